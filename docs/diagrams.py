@@ -18,12 +18,13 @@ LEVELS = (  # the highest first: (packages, whether they may read and write file
     (("studies", "reports"), True, "many runs: train, sweeps, suites; HTML pages"),
     (("population", "viz"), True, "selectors; figures, GIFs and videos"),
     (("training",), True, "one run: plan, loop, run folder"),
-    (("envs", "agents"), False, "environments; learning algorithms"),
+    (("specs",), True, "what a run is: values, what varies, options"),
+    (("envs", "agents", "interop"), False, "environments; learning algorithms; other libraries"),
     (("rollouts", "grid"), False, "rollouts, evaluation; a kit for grid worlds"),
     (("ops", "nn", "canvas", "tracking"), False, "losses; networks; drawing; events"),
     (("core",), False, "pytrees, spaces, keys, Env, Agent, registry"),
 )
-EDGES = {"tracking"}  # which also reads and writes, beside packages that do not
+EDGES = {"tracking", "interop"}  # which also read and writes, beside packages that do not
 
 STEPS = (  # of one update: (what happens, what goes in and comes out)
     ("Sample random numbers", "step noise [T, E], reset bank [R, E]"),

@@ -17,6 +17,7 @@ LEVELS = (
     ("ops", "nn", "canvas", "tracking"),
     ("rollouts", "grid"),
     ("envs", "agents", "interop"),
+    ("specs",),
     ("training",),
     ("population", "viz"),
     ("studies", "reports"),
@@ -28,7 +29,18 @@ LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in 
 ENTRY_POINTS = {"__init__", "__main__", "gym"}  # `import shoal`, `python -m shoal`, `import shoal.gym`
 
 # Only these packages may read and write files, start processes and print.
-WITH_EFFECTS = {"training", "tracking", "population", "viz", "studies", "reports", "interop", "reproductions", "cli"}
+WITH_EFFECTS = {
+    "specs",
+    "training",
+    "tracking",
+    "population",
+    "viz",
+    "studies",
+    "reports",
+    "interop",
+    "reproductions",
+    "cli",
+}
 READS_PACKAGE_DATA = {"agents/presets/__init__.py"}  # TOML files that are part of the package
 EFFECT_CALLS = {"open", "print", "input", "breakpoint"}
 EFFECT_MODULES = {"subprocess", "socket", "shutil", "tempfile", "logging", "urllib", "http", "multiprocessing"}

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from shoal.core.wrappers.base import Wrapper as Wrapper
     from shoal.core.wrappers.base import WrapperState as WrapperState
     from shoal.core.wrappers.cheap_talk import MessageNetwork as MessageNetwork
+    from shoal.envs.babyai.bot import record_bot as record_bot
     from shoal.grid.checks import check_level as check_level
     from shoal.grid.wrappers import ActionBonus as ActionBonus
     from shoal.grid.wrappers import DictObservationSpace as DictObservationSpace
@@ -89,6 +90,11 @@ if TYPE_CHECKING:
     from shoal.reproductions.run import Reproduced as Reproduced
     from shoal.reproductions.run import reproduce as reproduce
     from shoal.rollouts.checks import check_agent as check_agent
+    from shoal.specs.selector import FRESH as FRESH
+    from shoal.specs.selector import REST as REST
+    from shoal.specs.selector import Selector as Selector
+    from shoal.specs.selector import Standing as Standing
+    from shoal.specs.selector import Turnover as Turnover
     from shoal.studies.bsuite import BsuiteResult as BsuiteResult
     from shoal.studies.bsuite import bsuite as bsuite
     from shoal.studies.evolution import evolve as evolve
@@ -103,7 +109,6 @@ if TYPE_CHECKING:
     from shoal.studies.tune import tune as tune
     from shoal.tracking.events import Sink as Sink
     from shoal.tracking.request import Tracking as Tracking
-    from shoal.training.babyai_bot import record_bot as record_bot
     from shoal.training.comparison import compare as compare
     from shoal.training.export import export as export
     from shoal.training.export_config import export_config as export_config
@@ -118,11 +123,6 @@ if TYPE_CHECKING:
     from shoal.training.result import Result as Result
     from shoal.training.result import load as load
     from shoal.training.result import load_result as load_result
-    from shoal.training.selector import FRESH as FRESH
-    from shoal.training.selector import REST as REST
-    from shoal.training.selector import Selector as Selector
-    from shoal.training.selector import Standing as Standing
-    from shoal.training.selector import Turnover as Turnover
     from shoal.training.stopping import Stopped as Stopped
     from shoal.viz.animation import animate as animate
     from shoal.viz.videos import render as render
@@ -243,7 +243,7 @@ _HOME = {
         "Throughput",
         "throughput",
     ),
-    "shoal.training.babyai_bot": ("record_bot",),
+    "shoal.envs.babyai.bot": ("record_bot",),
     "shoal.training.comparison": ("compare",),
     "shoal.training.export": ("export",),
     "shoal.training.export_config": ("export_config",),
@@ -266,7 +266,7 @@ _HOME = {
         "load",
         "load_result",
     ),
-    "shoal.training.selector": (
+    "shoal.specs.selector": (
         "FRESH",
         "REST",
         "Selector",

@@ -25,8 +25,8 @@ from shoal.nn.torsos import CNN
 from shoal.rollouts.checks import check_agent
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import evaluate
-from shoal.training.points import is_initial
-from shoal.training.settings import Setting
+from shoal.specs.points import is_initial
+from shoal.specs.settings import Setting
 
 DISCOUNT = 0.9
 UPDATES = 200

@@ -12,9 +12,9 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
+from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
 from shoal.training.program import Member, train_chunk
-from shoal.training.spec import RunSpec
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {

@@ -18,11 +18,11 @@ from shoal.core.struct import Number, struct, to_arrays
 from shoal.envs.probes import ActionReward
 from shoal.nn.torsos import MLP
 from shoal.rollouts.evaluate import evaluate
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec
 
 CONTRACT = {
     "es": {

@@ -13,8 +13,8 @@ from shoal.agents.ppo import PPO
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import Struct, static_fields, struct
-from shoal.training.describe import build, describe
-from shoal.training.settings import Setting, hyperparameters, is_static, populate
+from shoal.specs.describe import build, describe
+from shoal.specs.settings import Setting, hyperparameters, is_static, populate
 
 
 def random_like(tree, seed, scale=1.0):

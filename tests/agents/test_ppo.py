@@ -15,8 +15,8 @@ from shoal.core.spaces import Discrete
 from shoal.core.struct import struct, to_arrays
 from shoal.envs.probes import ActionReward
 from shoal.nn.actor_critic import NO_CARRY
+from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec
 from weights import random_weights
 
 # How PPO learns the probes of the contract within seconds.

@@ -6,7 +6,7 @@ import shoal
 from shoal import PPO
 from shoal.agents import presets
 from shoal.core.registry import AGENTS, ENVS
-from shoal.training.describe import describe_fields
+from shoal.specs.describe import describe_fields
 from shoal.training.jobs import make_job
 
 GOOD = '["CartPole-v1"]\nsteps = 1000\nevidence = "by hand"\nhidden = [8]\nnum_envs = 2\n'

@@ -13,8 +13,8 @@ from shoal.core.spaces import Box
 from shoal.core.struct import struct
 from shoal.envs.classic.pendulum import Pendulum
 from shoal.grid.wrappers import ImgObs, RGBImgPartialObs
+from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec
 
 CHOICES, NUMBERS, PICTURES, PARTS = (
     "CartPole-v1",

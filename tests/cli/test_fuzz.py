@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shoal.cli.main import COMMANDS, main
 from shoal.core import registry
-from shoal.training.describe import describe_fields
+from shoal.specs.describe import describe_fields
 
 SECONDS = 60  # seconds for one line; far more than any line needs on an idle machine
 NUMBERS = (

@@ -23,7 +23,7 @@ from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepa
     ],
 )
 def test_doctor_reports_versions_that_can_deadlock(jaxlib, threads, expected):
-    from shoal.training.linear_algebra import can_deadlock
+    from shoal.ops.linear_algebra import can_deadlock
 
     assert can_deadlock(jaxlib, threads) is expected
 

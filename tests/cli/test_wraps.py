@@ -9,8 +9,8 @@ import pytest
 from commands import MY_ENV, refused, say
 from shoal.cli.main import main
 from shoal.cli.train import train_parser
+from shoal.specs.describe import Described, build
 from shoal.studies.throughput import Throughput
-from shoal.training.describe import Described, build
 from tiny import FLAGS
 
 

@@ -11,7 +11,7 @@ import shoal
 from shoal.cli import main, parser
 from shoal.core import aliases
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
-from shoal.training.arguments import _names
+from shoal.specs.arguments import _names
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACEHOLDERS = {"RUN", "N", "X"}

@@ -12,13 +12,13 @@ from shoal.agents.learned_losses import LearnedValueLoss
 from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.population.evolve import Evolve
+from shoal.specs.roster import first_roster
+from shoal.specs.selector import FRESH, Given, Outline, Standing
+from shoal.specs.settings import Setting
 from shoal.studies import evolution
 from shoal.studies.evolution import _varied, evolve
 from shoal.training.generations import fitness_of, fitness_of_generations
 from shoal.training.jobs import job_from_spec, job_to_resume
-from shoal.training.roster import first_roster
-from shoal.training.selector import FRESH, Given, Outline, Standing
-from shoal.training.settings import Setting
 
 RATE = ("learning_rate", 1e-4, 1e-2, "log")
 TINY = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "hidden": (4,)}

@@ -11,9 +11,9 @@ from shoal.population.halving import Halving
 from shoal.population.pbt import PBT, perturbed
 from shoal.population.random import RandomSearch
 from shoal.population.varying import ranked
-from shoal.training.points import Span
-from shoal.training.roster import first_roster
-from shoal.training.selector import Given
+from shoal.specs.points import Span
+from shoal.specs.roster import first_roster
+from shoal.specs.selector import Given
 
 NAN = float("nan")
 RATE = {"learning_rate": (1e-4, 1e-1, "log")}

@@ -15,13 +15,13 @@ from shoal.population import halving, pbt
 from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
 from shoal.population.pbt import PBT
+from shoal.specs.selector import Selector, Turnover
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import make_placement
 from shoal.training.plan import make_plan, outline_of
-from shoal.training.selector import Selector, Turnover
-from shoal.training.spec import RunSpec
 
 STEPS = 32  # of an update
 SPEC = {

@@ -10,13 +10,13 @@ import pytest
 import shoal
 from shoal.core.keys import make_key
 from shoal.population.slots import Slots, Source, Trial, score_of
+from shoal.specs.roster import first_roster
+from shoal.specs.selector import REST, Outline, Standing
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
-from shoal.training.roster import first_roster
-from shoal.training.selector import REST, Outline, Standing
-from shoal.training.spec import RunSpec
 from tiny import SILENT
 
 SEEDS, RECORDS = 2, 3  # of a trial

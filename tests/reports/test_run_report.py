@@ -18,8 +18,8 @@ from shoal.reports import videos
 from shoal.reports.python_call import in_python
 from shoal.reports.reproduce import started_with
 from shoal.reports.words import number
+from shoal.specs.spec import RunSpec, resolved
 from shoal.training.jobs import make_job
-from shoal.training.spec import RunSpec, resolved
 
 SCORES = [100.0, 200.0, 300.0, 1000.0]  # of four: the interquartile mean is that of the middle two, 250
 

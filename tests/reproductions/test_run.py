@@ -218,7 +218,7 @@ def test_a_full_disk_is_one_line_and_the_folder_goes_on(monkeypatch, capsys):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.training.disk.flush", flush)
+        patch.setattr("shoal.specs.disk.flush", flush)
         assert main(["reproduce", "book", "--name", "x"]) == 2
     assert "shoal: runs/x/parts/first.json: could not be written: No space left on device" in capsys.readouterr().err
     assert list(Path("runs/x/parts").iterdir()) == []

@@ -15,6 +15,7 @@ import pytest
 import shoal
 from commands import refused, say
 from shoal.core.registry import AGENTS, make
+from shoal.specs.settings import Setting
 from shoal.studies.objectives import Front, Measures, check_spaces, computed_members, median_speed, read_objectives
 from shoal.studies.results import trial_preset
 from shoal.studies.samplers import check_names, make_sampler
@@ -27,7 +28,6 @@ from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
 from shoal.tracking.study_display import parts_of
 from shoal.training.population import Population
-from shoal.training.settings import Setting
 
 ELSEWHERE = "return:CliffWalkingSlippery-v1"
 OPTIONS = {

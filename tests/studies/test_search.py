@@ -10,9 +10,9 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from shoal.core.registry import AGENTS, make
+from shoal.specs.settings import Setting
 from shoal.studies.samplers import PRUNERS, SAMPLERS, check_names, enqueue_grid, grid_size, make_pruner, make_sampler
 from shoal.studies.search import read_space
-from shoal.training.settings import Setting
 
 
 @pytest.fixture(scope="module")

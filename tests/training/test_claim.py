@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 
 import shoal
+from shoal.specs.spec import RunSpec
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder, new_folder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec
 from tiny import FIELDS, SILENT
 
 HOLD = """

@@ -11,13 +11,13 @@ import shoal
 from shoal.agents import ppo, pqn
 from shoal.core.errors import Unsuited
 from shoal.ops.shuffle import minibatches
+from shoal.specs.selector import FRESH, REST
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.policy import open_run
-from shoal.training.selector import FRESH, REST
-from shoal.training.spec import RunSpec
 from tiny import SILENT
 
 ENVS, STEPS = 8, 16

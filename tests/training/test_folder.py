@@ -11,9 +11,9 @@ import pytest
 import shoal
 from shoal.agents.ppo import PPO
 from shoal.ops.statistics import iqm
+from shoal.specs.spec import RunSpec, differences, opaque_fields, run_name, spec_for
 from shoal.training.folder import RunFolder, provenance
 from shoal.training.records import score_summary
-from shoal.training.spec import RunSpec, differences, opaque_fields, run_name, spec_for
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from shoal.core.registry import AGENTS
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.core.wrappers.time_limit import TimeLimit
+from shoal.specs.spec import spec_for
 from shoal.training import checkpoint
 from shoal.training.host_evaluation import evaluate_on_host
 from shoal.training.plan import make_plan
 from shoal.training.playing import evaluate
-from shoal.training.spec import spec_for
 from tiny import SILENT
 
 

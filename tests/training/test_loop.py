@@ -18,11 +18,11 @@ from listeners import Interrupt, Listener
 from shoal import PPO
 from shoal.core.errors import CheckpointError
 from shoal.core.struct import Number, struct
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec
 from shoal.training.stopping import Stopped
 from tiny import FIELDS, OPTIONS, SILENT
 

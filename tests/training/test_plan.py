@@ -14,8 +14,8 @@ from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, struct
 from shoal.envs.bounds import highest
+from shoal.specs.spec import RunSpec
 from shoal.training.plan import available_bytes, make_plan, memory_errors
-from shoal.training.spec import RunSpec
 
 SPEC = {
     "agent": "ppo",

@@ -11,6 +11,7 @@ import pytest
 
 from shoal.core.form import CPU, KEPT_FUNCTIONS, in_form
 from shoal.core.keys import IMPLEMENTATIONS, make_keys
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
@@ -18,7 +19,6 @@ from shoal.training.placement import SMALLEST_BLOCK, make_placement
 from shoal.training.plan import make_plan
 from shoal.training.population import Population, joined, kind_of
 from shoal.training.program import begin
-from shoal.training.spec import RunSpec
 
 SIZES = {"steps": 6 * 32, "records": 3, "evaluations": 1, "eval_episodes": 2, "eval_max_steps": 10}
 SPEC = {

@@ -12,11 +12,11 @@ from commands import MY_ENV
 from shoal import FrameStack, LearnedValueLoss, TimeLimit
 from shoal.agents import presets
 from shoal.nn.torsos import MLP
-from shoal.training.describe import describe, to_json
+from shoal.specs.describe import describe, to_json
+from shoal.specs.spec import RunSpec
+from shoal.specs.toml import lines_of
 from shoal.training.export_config import export_config
 from shoal.training.jobs import make_job
-from shoal.training.spec import RunSpec
-from shoal.training.toml import lines_of
 from tiny import FIELDS, OPTIONS, SILENT
 
 GOOD = '["CartPole-v1"]\nagent = "ppo"\nsteps = 256\nnum_envs = 4\nnum_steps = 16\nhidden = [8]\n'

@@ -14,9 +14,9 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import Number, Struct, hyper, struct
 from shoal.rollouts.episodes import EpisodeStats
+from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
 from shoal.training.program import begin, train_chunk
-from shoal.training.spec import RunSpec
 from tiny import FIELDS
 
 

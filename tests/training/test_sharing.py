@@ -16,16 +16,16 @@ from shoal.core.struct import struct
 from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
 from shoal.population.pbt import PBT
+from shoal.specs.describe import describe, to_json
+from shoal.specs.selector import FRESH, REST, Selector, Turnover
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint, jobs, sharing
-from shoal.training.describe import describe, to_json
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import Job
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.processes import Group, Peer, read_address
-from shoal.training.selector import FRESH, REST, Selector, Turnover
 from shoal.training.sharing import Elsewhere, agree, follow, leading, share, spans
-from shoal.training.spec import RunSpec
 from tiny import FIELDS
 
 SPEC = RunSpec(

@@ -10,9 +10,9 @@ import pytest
 import shoal
 from shoal.core.struct import struct
 from shoal.core.wrappers.cheap_talk import MessageNetwork
+from shoal.specs.selector import Selector, Turnover
 from shoal.training import checkpoint
 from shoal.training.jobs import job_from_spec, make_job
-from shoal.training.selector import Selector, Turnover
 from tiny import SILENT
 
 ENV = shoal.CheapTalk(shoal.make("CartPole-v1"), hidden=(3,))

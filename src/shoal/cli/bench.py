@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from shoal.cli.parser import Line, Parser, real_number, short, whole_number
+from shoal.cli.numbers import short
+from shoal.cli.parser import Line, Parser, real_number, whole_number
 from shoal.cli.wraps import add_wrap, wrapped
 
 MOST_ENVS = 2**30

@@ -42,8 +42,8 @@ def check(line: Line) -> None:
     from shoal.core.checks import check_env
     from shoal.core.registry import AGENTS, ENVS
     from shoal.rollouts.checks import check_agent
+    from shoal.specs.settings import Setting, apply
     from shoal.training.own_code import check_own, remember
-    from shoal.training.settings import Setting, apply
 
     options = line.options
     if not options.what:

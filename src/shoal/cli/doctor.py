@@ -84,7 +84,7 @@ def _unwritable(folder: Path) -> str:
 
 
 def _notes(platform_of_jax: str) -> Iterator[str]:
-    from shoal.training.linear_algebra import ENOUGH_THREADS, can_deadlock
+    from shoal.ops.linear_algebra import ENOUGH_THREADS, can_deadlock
 
     if platform_of_jax == "cpu" and can_deadlock(_version("jaxlib"), os.environ.get("NPROC", "")):
         yield (

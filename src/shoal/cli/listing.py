@@ -62,7 +62,8 @@ def zoo_parser() -> Parser:
 def zoo(line: Line) -> None:
     """List the trained policies that come with shoal, with their mean returns."""
     from shoal.cli.table import table
-    from shoal.training.folder import ZOO_PREFIX, RunFolder
+    from shoal.specs.spec import ZOO_PREFIX
+    from shoal.training.folder import RunFolder
     from shoal.training.folder import zoo as names
 
     rows = []

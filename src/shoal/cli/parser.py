@@ -24,6 +24,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from shoal.cli import hints
+from shoal.cli.numbers import parse_number, short
+from shoal.cli.search import read_search
 from shoal.core.aliases import OTHER_FLAGS
 
 LARGEST_FIELD = 2**31 - 1  # JAX computes with 32 bits
@@ -298,7 +300,7 @@ def _with_preset(flag: Flag, values: Mapping[str, Any]) -> Flag:
 
 
 def _in_words(value: Any) -> str:
-    from shoal.training.describe import describe, in_words
+    from shoal.specs.describe import describe, in_words
 
     return in_words(describe(value))
 
@@ -319,8 +321,8 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
 
 def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
     """The flags of a value. Its current fields are the defaults; fields of values inside it have paths (`env.n`)."""
-    from shoal.training.describe import python_number
-    from shoal.training.settings import hyperparameters_of
+    from shoal.specs.describe import python_number
+    from shoal.specs.settings import hyperparameters_of
 
     found = hyperparameters_of(value).items()
     flags = (_flag(prefix, path, each.field, python_number(each.value), each.static) for path, each in found)
@@ -341,8 +343,6 @@ def read_values(flag: Flag, text: str | None) -> list:
     if text is not None and (isinstance(flag.default, tuple) or flag.file):
         return [_read(flag, text)]
     if text and flag.ranges:
-        from shoal.cli.search import read_search
-
         return [read_search(COMMAS_OUTSIDE.split(text), flag.option)]
     parts = [part.strip() for part in (text or "").split(",")]
     if not all(parts) and isinstance(flag.default, bool):
@@ -351,27 +351,6 @@ def read_values(flag: Flag, text: str | None) -> list:
         usual = _word(flag.default)
         raise ValueError(f"{flag.option} needs a value, or several separated by commas. The default is {usual}.")
     return [_read(flag, part) for part in parts]
-
-
-def parse_number(text: str) -> int | float:
-    """The number in a text such as `500_000`, `1e-4` or `inf`: an int if it has neither point nor exponent.
-
-    Raises ValueError for anything else, also for `nan`, and OverflowError for a finite number that is too large.
-    """
-    try:
-        return int(text)
-    except ValueError:
-        number = float(text)
-    if math.isnan(number):
-        raise ValueError(f"{text} is not a number")
-    if math.isinf(number) and "inf" not in text.lower():
-        raise OverflowError(f"{text} is too large")
-    return number
-
-
-def short(text: str) -> str:
-    """The first 40 characters of a text, for messages."""
-    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_static: bool) -> Flag | None:

@@ -42,11 +42,11 @@ def evaluate_run(line: Line) -> None:
     import numpy as np
 
     from shoal.cli.table import SCORE_HEAD, cut_off, score_cells, setting_words, table
+    from shoal.specs.settings import is_static_part
     from shoal.training.playing import evaluate
     from shoal.training.policy import load_policies
     from shoal.training.records import score_summary
     from shoal.training.result import load_result
-    from shoal.training.settings import is_static_part
 
     arguments, env_values = line.options, line.env
     if arguments.member not in ("all", "best"):
@@ -116,7 +116,7 @@ def render_parser() -> Parser:
 
 def render(line: Line) -> None:
     """`shoal render`: make videos of a run's members, or of an environment under random actions; print their paths."""
-    from shoal.training.spec import run_name
+    from shoal.specs.spec import run_name
     from shoal.viz.videos import render as render_videos
 
     options = line.options
@@ -307,8 +307,8 @@ def export_parser() -> Parser:
 
 def export(line: Line) -> None:
     """`shoal export`: write one member's policy to a small folder; print its path and size."""
+    from shoal.specs.spec import ZOO_PREFIX
     from shoal.training.export import export as write
-    from shoal.training.folder import ZOO_PREFIX
 
     arguments = line.options
     source = str(Path(arguments.run))
@@ -361,7 +361,7 @@ def record(line: Line) -> None:
 
     arguments = line.options
     if arguments.run == BOT:
-        from shoal.training.babyai_bot import record_bot
+        from shoal.envs.babyai.bot import record_bot
 
         fixed_only(line)
         demonstrations, report = record_bot(env_of(line), arguments.steps, seed=arguments.seed)
@@ -375,7 +375,7 @@ def record(line: Line) -> None:
 
 def is_run(what: str | None) -> bool:
     """Whether a word names a run folder, an exported policy or a policy of the zoo, and not an environment."""
-    from shoal.training.folder import ZOO_PREFIX
+    from shoal.specs.spec import ZOO_PREFIX
 
     return bool(what) and (what.startswith(ZOO_PREFIX) or (Path(what) / "spec.json").is_file())
 
@@ -418,9 +418,9 @@ def fixed_only(line: Line) -> None:
 def _env_of_run(options: argparse.Namespace) -> Named:
     if not options.run:
         return {}
+    from shoal.specs.spec import template
     from shoal.training.folder import RunFolder
     from shoal.training.policy import check_complete
-    from shoal.training.spec import template
 
     spec = check_complete(RunFolder(options.run), trust_source=options.trust_source)
     return {"env": template(spec).env}

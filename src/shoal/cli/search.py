@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shoal.cli.parser import parse_number, short
+from shoal.cli.numbers import parse_number, short
 
 LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
 FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), PATH=A|B|C for one of several values, or PATH alone for its declared range"

@@ -175,9 +175,9 @@ def _named(options: argparse.Namespace) -> Named:
     if options.spec and not options.resume:
         return {}  # the spec sets every field
     if options.resume:
+        from shoal.specs.spec import template
         from shoal.training.folder import RunFolder
         from shoal.training.jobs import spec_to_resume
-        from shoal.training.spec import template
 
         made = template(spec_to_resume(RunFolder(options.resume), trust_source=options.trust_source))
         return {"agent": agent or made.agent, "env": env or made.env}
@@ -250,7 +250,7 @@ def _selector(line: Line) -> dict[str, Any]:
 
 def _search(line: Line) -> dict[str, Any]:
     """The ranges given with `--search`, as an argument of `plan_all`; empty without `--search`."""
-    from shoal.training.settings import join
+    from shoal.specs.settings import join
 
     options = line.options
     if not options.search:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.parser import Flag, Line, Named, Parser, full_path, parse_number, read_values, real_number, whole_number
+from shoal.cli.numbers import parse_number
+from shoal.cli.parser import Flag, Line, Named, Parser, full_path, read_values, real_number, whole_number
 from shoal.cli.search import read_search
 from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, env_of, wrapped

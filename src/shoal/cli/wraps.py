@@ -34,7 +34,7 @@ def add_wrap(parser: Any) -> None:
 def env_of(line: Line) -> "Env":
     """The environment of a line in its wrappers, with the fields that the line gives single values."""
     from shoal.core.registry import make
-    from shoal.training.settings import replaced
+    from shoal.specs.settings import replaced
 
     env = line.named["env"]
     return make(env, **line.env.fixed) if isinstance(env, str) else replaced(env, line.env.fixed, "env.")
@@ -84,7 +84,7 @@ def _around(env: Any, text: str, prefix: str) -> Any:
 def _read(name: str, field: dataclasses.Field, flag: Flag | None, word: str) -> list:
     """The values of a field, parsed from the text `word`: one, or several to sweep over."""
     from shoal.core.struct import NUMBERS
-    from shoal.training.describe import function_of
+    from shoal.specs.describe import function_of
 
     if _is_callable(field):
         return [function_of(full_path(word))]

@@ -67,6 +67,11 @@ def is_key(x: Any) -> bool:
     return hasattr(x, "dtype") and jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def key_words(x: Any) -> Any:
+    """Return typed keys, which NumPy cannot hold, as their 32-bit words; any other array as it is."""
+    return jax.random.key_data(x) if is_key(x) else x
+
+
 def key_or_seed(key: Any) -> Key:
     """Return a key as it is, and for a seed, an integer of Python or NumPy, the key of `make_key`.
 

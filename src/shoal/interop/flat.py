@@ -58,13 +58,8 @@ def structures(env: Structure) -> tuple[Any, Any, Any, Any]:
     return tuple(jax.tree.structure(part) for part in shapes)  # type: ignore[return-value]  # four
 
 
-def key_words(key: Key) -> Any:
-    """The numbers of a typed key, or of several."""
-    return jax.random.key_data(key)
-
-
 def key_of(words: Any) -> Key:
-    """The typed keys of `key_words`."""
+    """The typed keys with these words."""
     return jax.random.wrap_key_data(words, impl=jax.random.key_impl(make_key(0)))
 
 

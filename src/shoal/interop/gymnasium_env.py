@@ -14,10 +14,10 @@ import numpy as np
 
 from shoal.core.env import Env, State
 from shoal.core.errors import need
-from shoal.core.keys import check_seed, make_key
+from shoal.core.keys import check_seed, key_words, make_key
 from shoal.core.process import check_process
 from shoal.core.spaces import Box, MultiDiscrete, mask_parts
-from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of, key_words
+from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of
 from shoal.interop.packed import Packing
 from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan, with_limit
 

@@ -15,9 +15,9 @@ from gymnasium.vector.utils import batch_space
 
 from shoal.core.env import Env, State
 from shoal.core.errors import in_digits
-from shoal.core.keys import check_seed, make_key, make_keys
+from shoal.core.keys import check_seed, key_words, make_key, make_keys
 from shoal.core.process import check_process
-from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, key_of, key_words, structures
+from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, key_of, structures
 from shoal.interop.gymnasium_env import FPS
 from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan, with_limit
 

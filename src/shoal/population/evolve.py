@@ -23,11 +23,11 @@ from shoal.core.struct import Number, Range, Struct, hyper, static, struct
 from shoal.ops.evolution import Evolution
 from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
+from shoal.specs.points import check_read
+from shoal.specs.roster import Roster
+from shoal.specs.selector import FRESH, Given, Outline, Selector, Standing, Turnover
+from shoal.specs.settings import Setting, get
 from shoal.training.generations import fitness_of, is_last_segment
-from shoal.training.points import check_read
-from shoal.training.roster import Roster
-from shoal.training.selector import FRESH, Given, Outline, Selector, Standing, Turnover
-from shoal.training.settings import Setting, get
 
 FITNESSES = ("whole", "final")
 

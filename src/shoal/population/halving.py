@@ -17,7 +17,7 @@ from shoal.core.env import Key
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator
-from shoal.training.selector import FRESH, REST, Outline, Standing, Turnover
+from shoal.specs.selector import FRESH, REST, Outline, Standing, Turnover
 
 MOST_RUNGS = 24  # with eta of at least 2, later ones would come after more records than a run can have
 KEPT = 4096  # scores that are kept for each rung: enough to know the best 1/eta of them, and 0.8 MB in a checkpoint

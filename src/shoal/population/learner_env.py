@@ -16,10 +16,10 @@ from shoal.core.env import Env, Key, State
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box
 from shoal.core.struct import Range, Struct, hyper_fields, static, static_fields, struct, to_arrays
+from shoal.specs.points import check_read
+from shoal.specs.settings import Hyperparameter, Setting, apply, get, hyperparameters
 from shoal.training.plan import of_all_sizes, with_horizon
-from shoal.training.points import check_read
 from shoal.training.program import all_finite, where_alive
-from shoal.training.settings import Hyperparameter, Setting, apply, get, hyperparameters
 
 LARGEST_LOG = 89.0  # bound of observations: above log(1 + the largest float32)
 

@@ -16,9 +16,9 @@ from shoal.core.env import Key
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
-from shoal.training.points import Span
-from shoal.training.selector import Outline, Standing, Turnover
-from shoal.training.settings import is_of_env
+from shoal.specs.points import Span
+from shoal.specs.selector import Outline, Standing, Turnover
+from shoal.specs.settings import is_of_env
 
 
 @selector("pbt")

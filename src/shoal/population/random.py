@@ -8,7 +8,7 @@ from shoal.core.env import Key
 from shoal.core.registry import selector
 from shoal.core.struct import static, struct
 from shoal.population.varying import Varying
-from shoal.training.selector import FRESH, Standing, Turnover
+from shoal.specs.selector import FRESH, Standing, Turnover
 
 
 @selector("random")

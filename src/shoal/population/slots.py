@@ -21,10 +21,10 @@ from shoal.core.env import Env, Key
 from shoal.core.struct import static, struct
 from shoal.ops.statistics import iqm
 from shoal.population.varying import check_scored, read_range, span_of, written
-from shoal.training.points import from_settings
-from shoal.training.roster import Roster
-from shoal.training.selector import FRESH, REST, Given, Outline, Range, Selector, Standing, Turnover
-from shoal.training.settings import Setting, apply, get
+from shoal.specs.points import from_settings
+from shoal.specs.roster import Roster
+from shoal.specs.selector import FRESH, REST, Given, Outline, Range, Selector, Standing, Turnover
+from shoal.specs.settings import Setting, apply, get
 
 NO_TRIAL = -1  # as number of a trial: the slots are free
 SCORES = "mean, iqm (the interquartile mean), min, or a quantile such as q25"

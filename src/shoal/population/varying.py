@@ -15,10 +15,10 @@ from shoal.core.agent import Agent, check_choices
 from shoal.core.env import Env, Key
 from shoal.core.errors import did_you_mean
 from shoal.core.struct import static, struct
-from shoal.training.points import Span, check_read, is_initial, is_used, read_span
-from shoal.training.roster import Roster
-from shoal.training.selector import Given, Outline, Range, Selector, Standing
-from shoal.training.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
+from shoal.specs.points import Span, check_read, is_initial, is_used, read_span
+from shoal.specs.roster import Roster
+from shoal.specs.selector import Given, Outline, Range, Selector, Standing
+from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
 
 Bound = TypeVar("Bound", bound="Varying")
 

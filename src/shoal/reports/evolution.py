@@ -10,7 +10,7 @@ from shoal.reports.facts import Facts
 from shoal.reports.markup import Html, pairs, tag
 from shoal.reports.page import Section
 from shoal.reports.words import array_in_words, counted, exact, number
-from shoal.training.describe import Described, describe
+from shoal.specs.describe import Described, describe
 from shoal.training.generations import fitness_of_generations
 from shoal.viz import evolution as figures
 

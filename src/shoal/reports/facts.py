@@ -9,7 +9,7 @@ import numpy as np
 from shoal.core.errors import CheckpointError
 from shoal.reports.markup import Html, joined, tag, with_code
 from shoal.reports.words import counted, few
-from shoal.training.describe import Described
+from shoal.specs.describe import Described
 from shoal.training.folder import RunFolder
 from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores, score_summary

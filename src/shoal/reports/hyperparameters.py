@@ -10,10 +10,10 @@ from shoal.reports.facts import Facts
 from shoal.reports.markup import Cell, Html, joined, pairs, table, tag
 from shoal.reports.page import Section, folded
 from shoal.reports.words import counted, exact, few, number
-from shoal.training.describe import Described, describe
+from shoal.specs.describe import Described, describe
+from shoal.specs.settings import is_of_env, join
+from shoal.specs.spec import RunSpec, plain
 from shoal.training.lives import hyperparameters_in
-from shoal.training.settings import is_of_env, join
-from shoal.training.spec import RunSpec, plain
 
 MISSING = object()  # the default of a field that is not known
 

@@ -12,8 +12,8 @@ from shoal.reports.markup import Cell, Html, joined, table, tag, with_code
 from shoal.reports.page import Section
 from shoal.reports.scale import is_logarithmic, scale_for
 from shoal.reports.words import counted, exact, few, number, score_in_words, setting_in_words, with_interval
+from shoal.specs.spec import plain
 from shoal.training.lives import best_members, hyperparameters_in, scores_in
-from shoal.training.spec import plain
 from shoal.viz.run_data import RunData
 
 MOST_SETTINGS = 60  # rows of the table of settings; of more, the best ones

@@ -12,9 +12,9 @@ from shoal.reports.markup import Cell, Html, table, tag
 from shoal.reports.page import Section
 from shoal.reports.scale import is_logarithmic
 from shoal.reports.words import counted, few, number
+from shoal.specs.roster import NOBODY
 from shoal.training.lives import Life, best_members, hyperparameters_in, lineage, lives_in, scores_in
 from shoal.training.result import Result
-from shoal.training.roster import NOBODY
 from shoal.viz.lives import dropped_lives, edges_of, is_halving
 
 MOST_SLOTS = 64  # whose lines are drawn one by one; of more, the best and those that the best descends from

@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from shoal.reports.hyperparameters import fields_to_set
-from shoal.training.describe import Described
-from shoal.training.settings import split
-from shoal.training.spec import RunSpec
+from shoal.specs.describe import Described
+from shoal.specs.settings import split
+from shoal.specs.spec import RunSpec
 
 MOST_LISTED = 40  # settings that a call lists
 OPTIONS = ("steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng", "block")

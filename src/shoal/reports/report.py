@@ -8,7 +8,7 @@ from shoal.reports.comparison import comparison_report
 from shoal.reports.facts import Facts
 from shoal.reports.run import run_report
 from shoal.reports.study import is_study, study_report
-from shoal.training.disk import replace
+from shoal.specs.disk import replace
 from shoal.training.folder import RunFolder, locate
 
 NAME = "report.html"

@@ -11,7 +11,7 @@ from shoal.reports.markup import Html, code_block, joined, pairs, tag
 from shoal.reports.page import Section, data_address, folded
 from shoal.reports.python_call import in_python
 from shoal.reports.words import counted
-from shoal.training.spec import opaque_fields
+from shoal.specs.spec import opaque_fields
 
 LONGEST_SPEC = 200_000  # characters of spec.json that the page shows; a longer one can be saved from it
 

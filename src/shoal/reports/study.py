@@ -28,7 +28,7 @@ from shoal.reports.words import (
     setting_in_words,
     size_in_words,
 )
-from shoal.training.describe import Described
+from shoal.specs.describe import Described
 from shoal.training.reading import opened, size_of
 
 __all__ = ["is_study", "study_report"]

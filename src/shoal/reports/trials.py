@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from shoal.core.errors import DamagedError
+from shoal.specs.spec import RunSpec
 from shoal.training.reading import damaged, opened, read_json, size_of
-from shoal.training.spec import RunSpec
 
 SPEC, TRIALS, SUMMARY, BEST, FRESH = "study.json", "trials.csv", "summary.json", "best.toml", "fresh"
 OF_TRIAL = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shoal.ops.statistics import FEWEST
-from shoal.training.describe import Described, in_words, inside
+from shoal.specs.describe import Described, in_words, inside
 
 NONE = "–"  # stands for a number that is not known
 

@@ -11,6 +11,8 @@ from shoal.core.env import Env
 from shoal.core.errors import in_digits
 from shoal.core.registry import AGENTS, ENVS
 from shoal.population.slots import check_score
+from shoal.specs.settings import Setting, apply, join
+from shoal.specs.spec import built, changes_of, run_name, template
 from shoal.studies.objectives import read_objectives
 from shoal.studies.samplers import check_names, grid_size
 from shoal.studies.search import MOST_SHAPES, read_space
@@ -19,8 +21,6 @@ from shoal.training.folder import RunFolder, named
 from shoal.training.jobs import make_job
 from shoal.training.own_code import check_env_of
 from shoal.training.policy import check_complete
-from shoal.training.settings import Setting, apply, join
-from shoal.training.spec import built, changes_of, run_name, template
 
 Values = tuple[Agent | None, Env | None]  # where they were given as values, not as names
 TRIALS, PARALLEL, SEEDS, RECORDS = 100, 16, 4, 9  # the defaults

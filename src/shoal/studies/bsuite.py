@@ -27,6 +27,8 @@ from shoal.core.struct import static_fields
 from shoal.envs.bsuite.experiments import EXPERIMENTS, bsuite_id
 from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.scores import TAGS, finished, score, tag_scores
+from shoal.specs.sources import check_sources, parts_of
+from shoal.specs.spec import RunSpec, run_name
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
 from shoal.tracking.progress import Warnings
@@ -36,8 +38,6 @@ from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.loop import Run
 from shoal.training.plan import Plan
-from shoal.training.sources import check_sources, parts_of
-from shoal.training.spec import RunSpec, run_name
 from shoal.training.stopping import Stopped
 
 REQUEST = "bsuite.json"  # the file in the folder that holds the request

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 
 from shoal.core.keys import make_key
+from shoal.specs.changes import with_whole_numbers
+from shoal.specs.describe import Described
+from shoal.specs.settings import join
 from shoal.tracking.text import duration
-from shoal.training.changes import with_whole_numbers
-from shoal.training.describe import Described
 from shoal.training.plan import Plan
 from shoal.training.reading import read_json
-from shoal.training.settings import join
 from shoal.training.shapes import FILES
 
 SHOWN = 8  # values shown for a hyperparameter of settings that are not a grid

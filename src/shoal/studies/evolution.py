@@ -14,12 +14,12 @@ from shoal.core.struct import Struct
 from shoal.population.evolve import Evolve
 from shoal.population.experiments import Experiment, experiments
 from shoal.population.varying import read_range
+from shoal.specs.points import Span
+from shoal.specs.settings import Setting, apply, get, split, user_fields
+from shoal.specs.spec import template
 from shoal.studies.runs import train
 from shoal.training.jobs import found_by, make_job
-from shoal.training.points import Span
 from shoal.training.result import Result
-from shoal.training.settings import Setting, apply, get, split, user_fields
-from shoal.training.spec import template
 
 Varied = Mapping[str, Any] | Sequence[str]
 

@@ -16,6 +16,9 @@ from shoal.core.env import Env
 from shoal.core.errors import Unsuited
 from shoal.core.struct import hyper_fields
 from shoal.population.slots import NO_TRIAL, Slots, Source, Trial
+from shoal.specs.describe import build
+from shoal.specs.settings import Setting, apply, split
+from shoal.specs.spec import RunSpec, built, template
 from shoal.studies.objectives import Measures
 from shoal.studies.search import Space
 from shoal.studies.study import StudySpec
@@ -23,12 +26,9 @@ from shoal.studies.trial_states import COMPLETE, PRUNED
 from shoal.studies.trials import TrialStore
 from shoal.tracking.events import Compiled, Event, Message, Sink
 from shoal.training.claim import claimed
-from shoal.training.describe import build
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import Plan, available_bytes, make_plan
-from shoal.training.settings import Setting, apply, split
-from shoal.training.spec import RunSpec, built, template
 from shoal.training.stopping import Stopped
 
 Values = tuple[float, ...]  # of a trial, one for each objective

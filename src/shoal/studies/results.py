@@ -26,20 +26,20 @@ from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.ops.statistics import bootstrap_interval
 from shoal.population.slots import statistic_of
+from shoal.specs.disk import replace
+from shoal.specs.settings import setting_in_words, split
+from shoal.specs.spec import RunSpec, opaque_fields, resolved
 from shoal.studies.errors import StorageError
 from shoal.studies.runs import run_job
 from shoal.studies.storage import LOST, open_storage
 from shoal.studies.trial_states import trials_of
 from shoal.tracking.events import Sink
-from shoal.training.disk import replace
 from shoal.training.export_config import preset_text
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.jobs import Job
 from shoal.training.lives import scores_in
 from shoal.training.reading import damaged, read_json
 from shoal.training.result import Result
-from shoal.training.settings import setting_in_words, split
-from shoal.training.spec import RunSpec, opaque_fields, resolved
 
 TABLE, PRESET, FRESH, FIGURES = "trials.csv", "best.toml", "fresh", "figures"
 COLUMNS = ("number", "state", "score", "records", "worker", "group", "seconds")  # before the parameters

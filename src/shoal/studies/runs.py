@@ -7,11 +7,12 @@ from typing import Any
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.kinds import checked_kinds
+from shoal.specs.arguments import explaining_arguments
+from shoal.specs.selector import Selector
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track, tracking_of
-from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
@@ -20,7 +21,6 @@ from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
 from shoal.training.processes import group
 from shoal.training.result import Result
-from shoal.training.selector import Selector
 from shoal.training.sharing import agree, follow, leading
 from shoal.viz.figure_sink import FigureSink
 

@@ -14,8 +14,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from shoal.core.errors import did_you_mean
 from shoal.population.varying import read_range, written
-from shoal.training.points import is_used
-from shoal.training.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
+from shoal.specs.points import is_used
+from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
 
 MOST_SHAPES = 8  # programs that are compiled without asking
 PLAIN = (bool, int, float, str)

@@ -19,14 +19,14 @@ import optuna
 
 from shoal.core.errors import DamagedError
 from shoal.core.secrets import without_password
+from shoal.specs.disk import replace
+from shoal.specs.spec import RunSpec
 from shoal.studies.objectives import SINGLE
 from shoal.studies.results import FRESH_SEEDS, best_trials, pareto_front, trial_counts
 from shoal.studies.search import Space
 from shoal.studies.storage import Direction, open_study
-from shoal.training.disk import replace
 from shoal.training.folder import json_ready, named
 from shoal.training.reading import read_json
-from shoal.training.spec import RunSpec
 
 SPEC, LOG, SUMMARY = "study.json", "study.log", "summary.json"
 

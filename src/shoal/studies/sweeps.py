@@ -16,11 +16,14 @@ from shoal.core.errors import unknown_name
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import static_fields
+from shoal.specs.arguments import explaining_arguments
+from shoal.specs.selector import Selector
+from shoal.specs.settings import is_static_part, part
+from shoal.specs.spec import file_name, run_name
 from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
-from shoal.training.arguments import explaining_arguments
 from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
@@ -28,10 +31,7 @@ from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
 from shoal.training.processes import group
 from shoal.training.result import Result
-from shoal.training.selector import Selector
-from shoal.training.settings import is_static_part, part
 from shoal.training.sharing import agree, follow
-from shoal.training.spec import file_name, run_name
 
 
 class Options(TypedDict, total=False):

@@ -21,7 +21,7 @@ from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.rollouts.rollout import Rollout
-from shoal.training.describe import describe, in_words
+from shoal.specs.describe import describe, in_words
 from shoal.training.host import usable_cores
 from shoal.training.placement import Placement, make_placement
 

@@ -19,6 +19,8 @@ from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.kinds import checked_kinds
 from shoal.core.secrets import redacted, without_password
 from shoal.ops.statistics import quantiles
+from shoal.specs.settings import setting_in_words
+from shoal.specs.spec import RunSpec, by_path, short
 from shoal.tracking.events import Closed, Event, Finished, Recorded, Sink, Started
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
 from shoal.tracking.sending import TrackerSink
@@ -27,8 +29,6 @@ from shoal.tracking.trackers import tracker_for
 from shoal.training.export import export
 from shoal.training.folder import RunFolder
 from shoal.training.records import IDENTITY_COLUMNS
-from shoal.training.settings import setting_in_words
-from shoal.training.spec import RunSpec, by_path, short
 
 FILE, STUDY = "tracking.json", "study.json"
 MOST_AUTOMATIC = 50  # settings that get a child each without being asked for

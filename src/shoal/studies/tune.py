@@ -9,6 +9,8 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.kinds import checked_kinds
 from shoal.core.process import check_process
+from shoal.specs.settings import apply
+from shoal.specs.spec import built, template
 from shoal.studies.asked import new_study, study_to_resume
 from shoal.studies.groups import plan_groups
 from shoal.studies.objectives import check_spaces
@@ -25,8 +27,6 @@ from shoal.tracking.request import NOTHING, Track
 from shoal.tracking.study_display import study_sink
 from shoal.training.host import keep_programs
 from shoal.training.processes import group as processes
-from shoal.training.settings import apply
-from shoal.training.spec import built, template
 
 
 @checked_kinds()

@@ -13,6 +13,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.secrets import redacted
 from shoal.population.slots import Trial
+from shoal.specs.sources import keep
 from shoal.studies.errors import WorkerError
 from shoal.studies.groups import Group, Messages
 from shoal.studies.objectives import Front, Measures, name_objectives
@@ -29,7 +30,6 @@ from shoal.studies.worker_processes import REQUESTED, run_workers
 from shoal.tracking.events import Closed, Finished, Searched, Sinks
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
-from shoal.training.sources import keep
 from shoal.training.stopping import Stopped, stop_requests
 
 WAIT = 1.0  # seconds between two looks at the storage while other workers train the last trials

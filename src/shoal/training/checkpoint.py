@@ -22,7 +22,7 @@ import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS, is_key
-from shoal.training.disk import flush, named_errors
+from shoal.specs.disk import flush, named_errors
 from shoal.training.reading import arrays_in, damaged, opened, read_json, size_of
 from shoal.training.shapes import FILES, misfit
 

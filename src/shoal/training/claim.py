@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from shoal.training.disk import tidy
+from shoal.specs.disk import tidy
 
 try:
     import fcntl

@@ -7,10 +7,10 @@ import numpy as np
 
 from shoal.core.kinds import checked_kinds
 from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
+from shoal.specs.spec import RunSpec, plain
 from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores
 from shoal.training.result import Result
-from shoal.training.spec import RunSpec, plain
 
 METRICS = ("last", "best", "whole")
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal.specs.disk import named_errors, replace
 from shoal.training import reading
-from shoal.training.disk import named_errors, replace
 
 NPZ, TAIL = "curves.npz", "curves.tail"
 SHORT = 1_000_000  # bytes of a curves.npz that is written whole after every record

@@ -15,15 +15,15 @@ import numpy as np
 
 from shoal.core.kinds import checked_kinds
 from shoal.ops.running import RunningStats
+from shoal.specs.settings import Setting, get, split
+from shoal.specs.sources import keep, without_folders
+from shoal.specs.spec import RunSpec, opaque_fields, resolved, short
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder, hash_of_spec
 from shoal.training.plan import Plan
 from shoal.training.policy import Policies, checkpoint_of, load_policies
 from shoal.training.records import member_scores
 from shoal.training.result import Result
-from shoal.training.settings import Setting, get, split
-from shoal.training.sources import keep, without_folders
-from shoal.training.spec import RunSpec, opaque_fields, resolved, short
 
 ABSOLUTE_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^/\s:=,]+/)+")  # in a word of a command line: `/home/me/` of a file
 

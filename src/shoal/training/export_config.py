@@ -11,19 +11,19 @@ import numpy as np
 
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.training.changes import changed_fields
-from shoal.training.describe import Described, describe, from_json, inside, to_json
-from shoal.training.disk import replace
-from shoal.training.folder import ZOO_PREFIX, RunFolder
+from shoal.specs.changes import changed_fields
+from shoal.specs.describe import Described, describe, from_json, inside, to_json
+from shoal.specs.disk import replace
+from shoal.specs.roster import NOBODY
+from shoal.specs.settings import setting_in_words, split
+from shoal.specs.sources import files_of
+from shoal.specs.spec import ZOO_PREFIX, RunSpec, opaque_fields, short
+from shoal.specs.toml import lines_of, text_of
+from shoal.training.folder import RunFolder
 from shoal.training.lives import best_members
 from shoal.training.preset_table import NONE, OPTIONS, OTHERS
 from shoal.training.records import member_scores
 from shoal.training.result import Result
-from shoal.training.roster import NOBODY
-from shoal.training.settings import setting_in_words, split
-from shoal.training.sources import files_of
-from shoal.training.spec import RunSpec, opaque_fields, short
-from shoal.training.toml import lines_of, text_of
 
 LINE = 118  # characters of a comment
 

@@ -2,8 +2,8 @@
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields
+from shoal.specs.spec import RunSpec
 from shoal.training.folder import RunFolder
-from shoal.training.spec import RunSpec
 
 
 def extend(folder: RunFolder, spec: RunSpec, agent: Agent) -> str:

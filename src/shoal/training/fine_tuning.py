@@ -9,8 +9,9 @@ import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.keys import make_key
+from shoal.specs.spec import ZOO_PREFIX
 from shoal.training import checkpoint
-from shoal.training.folder import ZOO_PREFIX, RunFolder
+from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan
 from shoal.training.policy import checkpoint_of, restored_policies
 from shoal.training.program import Member, begin

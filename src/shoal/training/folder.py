@@ -29,12 +29,12 @@ import numpy as np
 from shoal.core.errors import DamagedError, did_you_mean
 from shoal.core.registry import ENVS
 from shoal.core.secrets import redacted
+from shoal.specs.disk import replace
+from shoal.specs.spec import ZOO_PREFIX, RunSpec, original_spec
 from shoal.training import curve_files, reading
 from shoal.training.claim import LOCK
-from shoal.training.disk import replace
 from shoal.training.host import usable_cores
 from shoal.training.shapes import FILES, misfit_of_curves
-from shoal.training.spec import RunSpec, original_spec
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
 # Parts of a provenance that can change the last bits of a result. Threads and cores do so for networks that read
@@ -46,7 +46,7 @@ WRITTEN_BEFORE_SPEC = {LOCK, ".writable", "provenance.json"}  # a folder with no
 LONGEST_NAME = 200  # bytes of the name of a folder; most file systems hold 255, and suffixes are added
 RESERVED = {"con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10))}  # Windows
 
-ZOO, ZOO_PREFIX = Path(__file__).parents[1] / "zoo", "zoo:"
+ZOO = Path(__file__).parents[1] / "zoo"
 
 
 class RunFolder:

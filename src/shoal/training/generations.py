@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from shoal.training.describe import Described
+from shoal.specs.describe import Described
 from shoal.training.lives import training_returns
 from shoal.training.result import Result
 

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from shoal.training.limits import memory_limit, processor_limit
+from shoal.core.limits import memory_limit, processor_limit
 
 # A loop that reads and writes at most this many bytes per iteration becomes one kernel on a CPU. It is meant for the
 # steps of a few small environments with a small policy: as separate kernels these take longer to start than to run. In

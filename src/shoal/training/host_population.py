@@ -19,13 +19,13 @@ from shoal.core.keys import stream
 from shoal.core.struct import Struct, struct
 from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.rollout import EnvStates, Trajectory
+from shoal.specs.roster import Roster
+from shoal.specs.selector import FRESH, REST
 from shoal.training.host_envs import Episodes, HostEnvs
 from shoal.training.host_evaluation import evaluate_on_host, with_first_carries
 from shoal.training.plan import Plan
 from shoal.training.population import kind_of
 from shoal.training.program import Member, after_update, averaged, begin, no_metrics, reseed
-from shoal.training.roster import Roster
-from shoal.training.selector import FRESH, REST
 
 
 @struct

@@ -10,19 +10,19 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
-from shoal.training.describe import build, name_of
+from shoal.specs.describe import build, name_of
+from shoal.specs.points import from_members, from_samples, from_settings
+from shoal.specs.selector import Given
+from shoal.specs.settings import apply, join, split
+from shoal.specs.sources import runnable, with_sources
+from shoal.specs.spec import ZOO_PREFIX, RunSpec, built, changes_of, differences, resolved, spec_for, template
 from shoal.training.fine_tuning import described_init, first_policies
-from shoal.training.folder import ZOO_PREFIX, RunFolder
+from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
-from shoal.training.points import from_members, from_samples, from_settings
 from shoal.training.policy import check_complete, check_opaque_parts
 from shoal.training.preset_file import choose
 from shoal.training.processes import group
 from shoal.training.result import built_values
-from shoal.training.selector import Given
-from shoal.training.settings import apply, join, split
-from shoal.training.sources import runnable, with_sources
-from shoal.training.spec import RunSpec, built, changes_of, differences, resolved, spec_for, template
 
 
 class Job(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shoal.specs.roster import NOBODY
 from shoal.training.records import member_scores
-from shoal.training.roster import NOBODY
 
 
 class Life(NamedTuple):

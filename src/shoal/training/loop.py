@@ -19,13 +19,17 @@ from shoal.core.env import NAN_STATE
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import Key, make_key, stream
 from shoal.rollouts.evaluate import Evaluation
+from shoal.specs.changes import changes_in_words
+from shoal.specs.describe import describe, to_json
+from shoal.specs.selector import Standing, Turnover, check_turnover, taken_turnover
+from shoal.specs.settings import setting_in_words
+from shoal.specs.sources import keep
+from shoal.specs.spec import short
 from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Started, Turned
 from shoal.tracking.jsonl import JsonLines
 from shoal.tracking.text import duration
 from shoal.training import checkpoint
-from shoal.training.changes import changes_in_words
 from shoal.training.claim import claimed
-from shoal.training.describe import describe, to_json
 from shoal.training.extension import extend, split_again
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
@@ -40,11 +44,7 @@ from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
-from shoal.training.selector import Standing, Turnover, check_turnover, taken_turnover
-from shoal.training.settings import setting_in_words
 from shoal.training.sharing import SharedPopulation
-from shoal.training.sources import keep
-from shoal.training.spec import short
 from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_at_once
 
 

@@ -24,9 +24,9 @@ from shoal.core.env import Env
 from shoal.core.host_env import HostEnv
 from shoal.core.user_code import file_of, is_users_class, is_users_file, users_functions
 from shoal.core.wrappers.base import Wrapper
+from shoal.specs.settings import apply
+from shoal.specs.spec import built, template
 from shoal.training.jobs import Job
-from shoal.training.settings import apply
-from shoal.training.spec import built, template
 
 _passed: dict[str, type] = {}  # keys, with their classes: a class without a file counts by its identity
 

@@ -23,7 +23,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from shoal.core.form import CPU, KEPT_FUNCTIONS, Form, chosen, in_form
-from shoal.core.keys import is_key
+from shoal.core.keys import is_key, key_words
 from shoal.ops.devices import DATA
 from shoal.training.host import SMALL_LOOP, usable_cores
 from shoal.training.program import Member, Split
@@ -88,7 +88,7 @@ class Placement(NamedTuple):
         """
         leaves, structure = jax.tree.flatten(tree)
         impls = [jax.random.key_impl(x) if is_key(x) else None for x in leaves]
-        arrays = [key_words(x) for x in leaves]
+        arrays = [np.asarray(key_words(x)) for x in leaves]
 
         def part(rows: Any) -> Any:
             selected = [
@@ -263,13 +263,8 @@ def accelerators(devices: int = 0) -> int:
 
 def joined_leaves(join: Callable, leaves: Sequence[Any], count: int | None = None) -> Any:
     """Return leaves joined by a function of NumPy, the first `count` rows; typed keys too, without compiling."""
-    joined = join([key_words(x) for x in leaves])[:count]
+    joined = join([np.asarray(key_words(x)) for x in leaves])[:count]
     return _as_keys(joined, jax.random.key_impl(leaves[0])) if is_key(leaves[0]) else joined
-
-
-def key_words(x: Any) -> np.ndarray:
-    """Return an array on the host; typed keys, which NumPy cannot hold, as their 32-bit words."""
-    return np.asarray(jax.random.key_data(x)) if is_key(x) else np.asarray(x)
 
 
 def _as_keys(words: np.ndarray, impl: Any) -> jax.Array:

@@ -24,15 +24,10 @@ from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
 from shoal.core.struct import fill_caps, hyper_fields, static_fields
 from shoal.core.wrappers.base import Wrapper
-from shoal.training.describe import build
-from shoal.training.host import host_bytes
-from shoal.training.host_envs import check_learns_on_host, needs_host
-from shoal.training.placement import Placement, accelerators, make_placement
-from shoal.training.program import Member, Split, begin, split_over
-from shoal.training.recording import load_demonstrations
-from shoal.training.roster import Roster, first_roster
-from shoal.training.selector import Given, Outline, Selector
-from shoal.training.settings import (
+from shoal.specs.describe import build
+from shoal.specs.roster import Roster, first_roster
+from shoal.specs.selector import Given, Outline, Selector
+from shoal.specs.settings import (
     Setting,
     apply,
     get,
@@ -45,7 +40,12 @@ from shoal.training.settings import (
     setting_in_words,
     user_fields,
 )
-from shoal.training.spec import RunSpec, built, template
+from shoal.specs.spec import RunSpec, built, template
+from shoal.training.host import host_bytes
+from shoal.training.host_envs import check_learns_on_host, needs_host
+from shoal.training.placement import Placement, accelerators, make_placement
+from shoal.training.program import Member, Split, begin, split_over
+from shoal.training.recording import load_demonstrations
 
 DEFAULT_HORIZON = 1_000  # steps of an evaluation episode in environments without any limit
 COUNT_LIMIT = 2**31  # the smallest number that an int32 cannot hold

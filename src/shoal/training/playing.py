@@ -19,13 +19,13 @@ from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.evaluate import evaluate as evaluate_one
 from shoal.rollouts.rollout import Rollout
-from shoal.training.arguments import explaining_arguments
+from shoal.specs.arguments import explaining_arguments
+from shoal.specs.settings import is_static_part, part, replaced
 from shoal.training.host_envs import needs_host
 from shoal.training.host_evaluation import evaluate_on_host
 from shoal.training.plan import default_horizon
 from shoal.training.policy import Function, Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load
-from shoal.training.settings import is_static_part, part, replaced
 
 ROLLOUT_PARTS = (
     "obs",

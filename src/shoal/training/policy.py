@@ -20,14 +20,14 @@ from shoal.core.process import check_process
 from shoal.core.spaces import Discrete, Space, mask_size, misfit, permits, random_action
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import Wrapper
+from shoal.specs.roster import Roster
+from shoal.specs.sources import runnable
+from shoal.specs.spec import RunSpec, opaque_fields
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.program import begin
-from shoal.training.roster import Roster
 from shoal.training.run_state import RunState
-from shoal.training.sources import runnable
-from shoal.training.spec import RunSpec, opaque_fields
 
 
 class Policy:

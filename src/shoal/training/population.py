@@ -17,13 +17,13 @@ from shoal.core.env import Key
 from shoal.core.form import CPU, Form, in_form
 from shoal.core.keys import stream
 from shoal.ops.gradients import moments_like
+from shoal.ops.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
 from shoal.rollouts.evaluate import Evaluation
-from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
+from shoal.specs.roster import Roster
+from shoal.specs.selector import FRESH, REST
 from shoal.training.placement import joined_leaves
 from shoal.training.plan import Plan, memory_errors
 from shoal.training.program import Member, begin, evaluator, reseed, reseed_in_new_episodes, rest, train_chunk
-from shoal.training.roster import Roster
-from shoal.training.selector import FRESH, REST
 
 
 class Programs(NamedTuple):

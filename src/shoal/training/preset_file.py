@@ -14,10 +14,10 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.registry import AGENTS, ENVS
-from shoal.training.describe import Described, build, describe, in_words, user_file
+from shoal.specs.describe import Described, build, describe, in_words, user_file
+from shoal.specs.settings import split
 from shoal.training.preset_table import Table
 from shoal.training.result import Result
-from shoal.training.settings import split
 
 SUFFIX = ".toml"
 

@@ -9,7 +9,7 @@ evidence = "4 seeds: mean 497.5"              where the values come from
 num_envs = 8                                  any other name is a field of the agent
 max_steps = { none = true }                   None, which TOML lacks
 network.hidden = [64, 64]                     a dot leads into a value: this changes one field of it
-network.class = "shoal.nn.torsos:MLP"         with a kind of `training.describe` it is a whole value: its class
+network.class = "shoal.nn.torsos:MLP"         with a kind of `specs.describe` it is a whole value: its class
 network.fields.hidden = [64, 64]              and its fields
 env.gravity = 5                               a field of the environment
 env.class = "my_env.py:MyEnv"                 the class of an environment without a registered name, or of a wrapper;
@@ -25,10 +25,10 @@ from typing import Any, get_args
 
 from shoal.core.errors import unknown_field
 from shoal.core.registry import AGENTS, ENVS
-from shoal.training.describe import KINDS, Described, build, from_json, inside
-from shoal.training.folder import ZOO_PREFIX
-from shoal.training.settings import replaced
-from shoal.training.sources import check_sources
+from shoal.specs.describe import KINDS, Described, build, from_json, inside
+from shoal.specs.settings import replaced
+from shoal.specs.sources import check_sources
+from shoal.specs.spec import ZOO_PREFIX
 
 WORDS = {int: "a whole number", str: "a text", (str, dict): "the folder of a run"}
 OPTIONS = {  # what a preset may say about the run, with the type of each
@@ -124,7 +124,7 @@ class Table:
         """Raise UntrustedError if the preset would execute code without consent.
 
         Code is executed if the user names its file as that of the agent or of the environment (`named`), if it has
-        the user's consent (`training/consent.py`), or if `trust_source` gives it.
+        the user's consent (`specs/consent.py`), or if `trust_source` gives it.
         """
         values = [*self._agent_parts().values(), *self.env_parts.values(), self.env]
         parts = [part for value in values for _, part in inside(value)]

@@ -20,8 +20,7 @@ import jax
 import numpy as np
 from jax._src.distributed import global_state  # JAX has no public name for the store that all processes can read
 
-from shoal.core.keys import IMPLEMENTATIONS, is_key
-from shoal.training.placement import key_words
+from shoal.core.keys import IMPLEMENTATIONS, is_key, key_words
 
 PATIENCE = 60  # seconds to wait for a connection, once all processes have started
 # A machine that loses power does not close its connections. So after 30 s without data the system sends three probes in

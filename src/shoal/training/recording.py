@@ -9,7 +9,7 @@ from jax.tree_util import SequenceKey
 
 from shoal.core.kinds import checked_kinds
 from shoal.rollouts.demonstrations import Demonstrations
-from shoal.training.disk import replace
+from shoal.specs.disk import replace
 from shoal.training.host import host_bytes
 from shoal.training.reading import read_arrays
 

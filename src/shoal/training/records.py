@@ -10,11 +10,11 @@ from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
+from shoal.specs.roster import NOBODY
 from shoal.tracking.jsonl import as_line
 from shoal.training import curve_files
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.reading import damaged
-from shoal.training.roster import NOBODY
 
 WIDEST = {"b": "?", "i": "<i8", "u": "<u8", "f": "<f8"}  # by kind of dtype
 IDENTITY_COLUMNS = ("occupant", "trial", "parent")  # columns with numbers of members, whose mean has no meaning

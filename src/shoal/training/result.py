@@ -14,15 +14,15 @@ from shoal.core.aliases import RESULT_METHODS
 from shoal.core.env import Env
 from shoal.core.errors import CheckpointError, need, refuse_attributes
 from shoal.core.kinds import checked_kinds
+from shoal.specs.describe import build, from_json
+from shoal.specs.sources import runnable_values
+from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
-from shoal.training.describe import build, from_json
 from shoal.training.folder import RunFolder
 from shoal.training.lives import Life, best_members, hyperparameters_in, lineage, lives_in
 from shoal.training.policy import Policies, Policy, checkpoint_of, load_policies
 from shoal.training.reading import damaged
 from shoal.training.records import member_scores
-from shoal.training.sources import runnable_values
-from shoal.training.spec import RunSpec
 
 
 class Result:
@@ -34,7 +34,7 @@ class Result:
         """Open a run. `agent` and `env` are needed where no file can describe them (a lambda, a class of a notebook).
 
         `trust_source` allows running the code that the folder names, and its copy of a Python file of your own where
-        the file itself is gone or has changed (`training/consent.py`).
+        the file itself is gone or has changed (`specs/consent.py`).
         """
         self._files = RunFolder(folder)
         self._trust_source = trust_source

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.training.roster import NOBODY, Roster
-from shoal.training.selector import FRESH, REST, Turnover
+from shoal.specs.roster import NOBODY, Roster
+from shoal.specs.selector import FRESH, REST, Turnover
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,9 @@ from shoal.core.agent import Metrics
 from shoal.core.env import Key
 from shoal.core.keys import make_key
 from shoal.rollouts.evaluate import Evaluation
+from shoal.specs.roster import Roster
+from shoal.specs.selector import FRESH, REST
+from shoal.specs.spec import RunSpec, differences
 from shoal.training.folder import RunFolder, json_ready, versions
 from shoal.training.jobs import Job
 from shoal.training.placement import make_placement
@@ -28,9 +31,6 @@ from shoal.training.population import Population, joined
 from shoal.training.processes import Group, Peer
 from shoal.training.program import Member
 from shoal.training.result import Result
-from shoal.training.roster import Roster
-from shoal.training.selector import FRESH, REST
-from shoal.training.spec import RunSpec, differences
 from shoal.training.stopping import Stopped, stop_requests
 
 CALLS = ("compile", "begin", "advance", "evaluate", "renew", "ages", "to_host", "load")  # methods of `Population`

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from shoal.ops.statistics import FEWEST, iqm_band
+from shoal.specs.spec import file_name
 from shoal.training.comparison import env_differences
-from shoal.training.spec import file_name
 from shoal.viz.evolution import plot_evolution
 from shoal.viz.heatmap import plot_sweep
 from shoal.viz.lives import plot_lives

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from shoal.training.disk import replace
+from shoal.specs.disk import replace
 
 Frame = UInt8[np.ndarray, "_ _ 3"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.training.describe import Described
+from shoal.specs.describe import Described
 from shoal.training.lives import Life, hyperparameters_in, scores_in
 from shoal.training.result import Result
 from shoal.viz.run_data import X_AXES, RunData

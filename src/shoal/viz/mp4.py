@@ -11,7 +11,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from shoal.core.errors import need
-from shoal.training.disk import replace
+from shoal.specs.disk import replace
 from shoal.viz.gif import checked_frames
 
 # Browsers and slides play only yuv420p. faststart: a browser can begin before it has the whole file.

@@ -9,12 +9,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from shoal.core.errors import did_you_mean
+from shoal.specs.spec import plain
 from shoal.training.comparison import trained_share
 from shoal.training.folder import locate
 from shoal.training.lives import hyperparameters_in
 from shoal.training.records import IDENTITY_COLUMNS
 from shoal.training.result import Result
-from shoal.training.spec import plain
 from shoal.viz.style import short
 
 X_AXES = {

@@ -15,7 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from shoal.core.errors import need
-from shoal.training.disk import replace
+from shoal.specs.disk import replace
 
 COMPLETE = TrialState.COMPLETE
 MOST_TRIALS = 1000  # drawn in figures that have a mark for each trial; others are left out evenly

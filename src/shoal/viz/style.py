@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.training.disk import replace
+from shoal.specs.disk import replace
 
 # Okabe and Ito's palette, whose colors color-blind readers can distinguish too; the strongest colors first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")

@@ -18,13 +18,13 @@ from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
+from shoal.specs.spec import run_name
 from shoal.training.folder import locate
 from shoal.training.host_envs import needs_host
 from shoal.training.host_evaluation import record_on_host
 from shoal.training.plan import Plan
 from shoal.training.policy import Policies, Policy, RandomPolicy, load_policies
 from shoal.training.result import load_result
-from shoal.training.spec import run_name
 from shoal.viz.animation import animate, check_format, fit
 from shoal.viz.grid import MOST_PICTURES
 

@@ -13,7 +13,7 @@ from minigrid.utils.baby_ai_bot import BabyAIBot
 
 from parity.babyai.reference import clauses_of, descriptors_of
 from parity.minigrid import walker
-from shoal.training.babyai_bot import RepeatsItself, stopping
+from shoal.envs.babyai.bot import RepeatsItself, stopping
 
 LEFT, RIGHT, FORWARD, PICKUP, DROP, TOGGLE, DONE = range(7)
 FORWARD_BIASED = np.array([3, 3, 10, 3, 2, 3, 1]) / 25

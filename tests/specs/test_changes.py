@@ -2,7 +2,7 @@
 
 import pytest
 
-from shoal.training.changes import changes_in_words
+from shoal.specs.changes import changes_in_words
 from shoal.training.jobs import make_job
 
 

@@ -16,9 +16,9 @@ from shoal.core.errors import did_you_mean
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import is_static_field
+from shoal.specs.selector import Selector
+from shoal.specs.settings import one_run_each
 from shoal.tracking.events import Sink
-from shoal.training.selector import Selector
-from shoal.training.settings import one_run_each
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")

@@ -2,7 +2,7 @@
 
 To open a run, the file itself is used if it has not changed. If it is gone or has changed, the copy can replace it.
 A folder that anybody may have written decides which files and modules these are, so they need the user's consent
-(`training/consent.py`), and a copy always needs `trust_source`.
+(`specs/consent.py`), and a copy always needs `trust_source`.
 """
 
 import dataclasses
@@ -14,12 +14,11 @@ from typing import Any
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import UntrustedError
-from shoal.training.consent import HOW, UNNAMED, has_consent, import_source, remember, source_of
-from shoal.training.describe import Described, inside
-from shoal.training.disk import replace
-from shoal.training.folder import ZOO_PREFIX
-from shoal.training.settings import is_of_env
-from shoal.training.spec import RunSpec
+from shoal.specs.consent import HOW, UNNAMED, has_consent, import_source, remember, source_of
+from shoal.specs.describe import Described, inside
+from shoal.specs.disk import replace
+from shoal.specs.settings import is_of_env
+from shoal.specs.spec import ZOO_PREFIX, RunSpec
 
 
 def with_sources(spec: RunSpec) -> RunSpec:

@@ -8,10 +8,10 @@ import pytest
 import shoal
 from shoal.agents.ppo import PPO
 from shoal.core.struct import hyper_fields
+from shoal.specs.points import from_samples
+from shoal.specs.settings import Setting
 from shoal.training.jobs import make_job
 from shoal.training.plan import make_plan
-from shoal.training.points import from_samples
-from shoal.training.settings import Setting
 
 PAIR = Setting(PPO(), shoal.make("CartPole-v1"))
 

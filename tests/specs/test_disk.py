@@ -13,8 +13,8 @@ import pytest
 from shoal.core.agent import Metrics
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
+from shoal.specs.disk import replace
 from shoal.training import checkpoint
-from shoal.training.disk import replace
 from shoal.training.folder import RunFolder
 from shoal.training.recording import save_demonstrations
 from shoal.training.records import Records

@@ -3,7 +3,7 @@
 `describe` returns the class of a value and all its fields, defaults too, so that a later change of a default does not
 change what a description means. `build` makes the value again: it finds classes and functions by name and calls the
 constructors of structs, frozen dataclasses and flax modules, and nothing else. It never unpickles, never uses Python's
-standard library, and imports only what has the user's consent (`training/consent.py`). As JSON:
+standard library, and imports only what has the user's consent (`specs/consent.py`). As JSON:
 
     {"env": "CartPole-v1", "fields": {"gravity": 9.8, ...}}                a registered name; also "agent", "selector"
     {"class": "shoal.nn.torsos:MLP", "fields": {"hidden": [8], ...}}       any other class that can be imported
@@ -37,9 +37,9 @@ from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry
 from shoal.core.struct import Struct
 from shoal.core.user_code import is_installed
 from shoal.interop.foreign import ForeignEnv
-from shoal.training.consent import check_consent, import_source
-from shoal.training.selector import Selector
-from shoal.training.settings import is_empty_static, user_fields
+from shoal.specs.consent import check_consent, import_source
+from shoal.specs.selector import Selector
+from shoal.specs.settings import is_empty_static, user_fields
 
 PLAIN = (str, bool, int, float, type(None))
 NON_FINITE = ("inf", "-inf", "nan")  # numbers that JSON does not have; they are written as these strings

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from shoal.core.struct import Range, Struct
-from shoal.training.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
-from shoal.training.spec import check_settings
+from shoal.specs.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
+from shoal.specs.spec import check_settings
 
 DIGITS = 4  # significant digits of a sampled number: as many as tables and curves show
 

@@ -18,7 +18,7 @@ from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_reward import ClipReward, TransformReward
 from shoal.nn.torsos import MLP
-from shoal.training.describe import (
+from shoal.specs.describe import (
     LARGEST_ARRAY,
     LARGEST_LIST,
     Described,
@@ -84,7 +84,7 @@ def test_a_choice_is_written_by_its_name():
         ((1, (2.5, "x"), None), [1, [2.5, "x"], None]),
         ({"a": (1, 2), "b": {"fields": 3}}, ""),
         (jax.nn.relu, "jax.nn:relu"),
-        (path_of, "shoal.training.describe:path_of"),
+        (path_of, "shoal.specs.describe:path_of"),
         (np.dtype("uint8"), "uint8"),
         (float("-inf"), "-inf"),
         (jnp.float32(0.5), 0.5),
@@ -151,7 +151,7 @@ def test_a_module_outside_a_package_is_a_user_file(tmp_path, monkeypatch):
         ({"class": "os:system"}, "is no path of a class or function"),
         ({"function": "os:system"}, "is no path of a class or function"),
         ({"function": "subprocess:run"}, "is no path of a class or function"),
-        ({"class": "shoal.training.describe:path_of"}, "is no class of values"),
+        ({"class": "shoal.specs.describe:path_of"}, "is no class of values"),
         ({"class": "shoal.training.folder:RunFolder", "fields": {"path": "x"}}, "is no class of values"),
         ({"function": "shoal.nn.torsos:MLP"}, "is no function"),
         ({"function": "numpy:frombuffer"}, "is no function"),

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from shoal.core.limits import memory_limit, processor_limit
+from shoal.specs.spec import RunSpec
 from shoal.training import host, plan
-from shoal.training.limits import memory_limit, processor_limit
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec
 
 UNLIMITED = "9223372036854771712\n"  # of version 1, which has no word for it
 MACHINES = {  # files, bytes, processors

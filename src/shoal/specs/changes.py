@@ -6,9 +6,9 @@ from typing import Any
 
 from shoal.agents import presets
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.training.describe import Described, describe, in_words
-from shoal.training.settings import join, setting_in_words
-from shoal.training.spec import RunSpec, plain
+from shoal.specs.describe import Described, describe, in_words
+from shoal.specs.settings import join, setting_in_words
+from shoal.specs.spec import RunSpec, plain
 
 
 def changes_in_words(spec: RunSpec) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
 from shoal.core.struct import Struct
-from shoal.training.roster import Roster
+from shoal.specs.roster import Roster
 
 FRESH = -1
 """A value of `Turnover.source`: the slot gets a new member, with new weights."""

@@ -10,15 +10,15 @@ import pytest
 
 import shoal
 from shoal.core.struct import static, struct
+from shoal.specs.roster import first_roster
+from shoal.specs.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover, taken_turnover
+from shoal.specs.spec import RunSpec
 from shoal.tracking.events import Sink, Turned
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import make_placement
 from shoal.training.plan import make_plan
-from shoal.training.roster import first_roster
-from shoal.training.selector import FRESH, REST, Selector, Standing, Turnover, check_turnover, taken_turnover
-from shoal.training.spec import RunSpec
 from tiny import SILENT
 
 STEPS = 32  # of an update

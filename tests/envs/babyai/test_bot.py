@@ -8,8 +8,8 @@ import pytest
 
 from shoal.core.keys import make_key
 from shoal.core.registry import ENVS, make
-from shoal.training import babyai_bot
-from shoal.training.babyai_bot import BotReport, copy_of, play, record_bot
+from shoal.envs.babyai import bot as babyai_bot
+from shoal.envs.babyai.bot import BotReport, copy_of, play, record_bot
 
 pytest.importorskip("minigrid", reason="the bot is MiniGrid's, in the extra `minigrid`")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of MiniGrid and Gymnasium

@@ -13,8 +13,8 @@ from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_reward import TransformReward
 from shoal.nn.torsos import MLP
 from shoal.rollouts.demonstrations import Demonstrations
+from shoal.specs.spec import RunSpec, differences, opaque_fields, resolved, spec_for, template
 from shoal.training.plan import make_plan
-from shoal.training.spec import RunSpec, differences, opaque_fields, resolved, spec_for, template
 
 STACK = "shoal.core.wrappers.frame_stack:FrameStack"
 

@@ -15,8 +15,8 @@ from shoal.core.errors import did_you_mean
 from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import Struct
-from shoal.training.consent import check_consent, source_of
-from shoal.training.describe import (
+from shoal.specs.consent import check_consent, source_of
+from shoal.specs.describe import (
     Described,
     build,
     describe,
@@ -28,8 +28,9 @@ from shoal.training.describe import (
     python_number,
     to_json,
 )
-from shoal.training.settings import Setting, apply, join, replaced, split, traced_parts
+from shoal.specs.settings import Setting, apply, join, replaced, split, traced_parts
 
+ZOO_PREFIX = "zoo:"  # of the name of a run that is part of the package
 LONGEST_TEXT = 80  # characters of a value in a message about differences
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # the largest values of these fields
@@ -43,7 +44,7 @@ class RunSpec:
     """The description of one run: an agent, an environment, their fields, what varies, and how long to train.
 
     Values of `fields` and `env_fields` are numbers, strings, tuples, or descriptions of anything else
-    (`training.describe`). What cannot be described (a lambda, a class of a notebook) is kept as it is in memory, and
+    (`specs.describe`). What cannot be described (a lambda, a class of a notebook) is kept as it is in memory, and
     the file has only its name.
 
     `sweep` and `env_sweep` map traced fields to lists of values; every combination is a setting. `points` maps paths
@@ -59,7 +60,7 @@ class RunSpec:
     sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # lists of values, or arrays
     env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    selector: Any = None  # a `training.selector.Selector` that may change the population, or its description
+    selector: Any = None  # a `specs.selector.Selector` that may change the population, or its description
     steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
     first_steps: int = 0  # of a run that was extended: its steps before that; otherwise 0
     seeds: int = 1  # members per setting

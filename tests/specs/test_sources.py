@@ -11,14 +11,14 @@ import shoal
 from shoal.cli.main import main
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, import_file
+from shoal.specs.describe import describe, to_json
+from shoal.specs.sources import keep
+from shoal.specs.spec import template
 from shoal.training import checkpoint
-from shoal.training.describe import describe, to_json
 from shoal.training.fine_tuning import first_policies
 from shoal.training.folder import RunFolder
 from shoal.training.jobs import job_from_spec, job_to_resume, make_job
 from shoal.training.result import Result
-from shoal.training.sources import keep
-from shoal.training.spec import template
 
 WORLD = """
 from shoal.core.struct import struct
@@ -157,7 +157,7 @@ def test_the_file_of_a_loss_that_is_swept_or_found_needs_the_same_consent(tmp_pa
 
 SELECTOR = """
 from shoal.core.struct import struct
-from shoal.training.selector import Selector, Turnover
+from shoal.specs.selector import Selector, Turnover
 
 @struct
 class Nothing(Selector):

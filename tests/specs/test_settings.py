@@ -12,7 +12,7 @@ from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.envs.classic.cartpole import CartPole
 from shoal.nn.torsos import MLP
-from shoal.training.settings import (
+from shoal.specs.settings import (
     Setting,
     apply,
     get,

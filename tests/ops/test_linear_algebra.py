@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.training import linear_algebra
-from shoal.training.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
+from shoal.ops import linear_algebra
+from shoal.ops.linear_algebra import can_wait_forever, check_never_waits, one_matrix_at_a_time
 
 SCRIPT = """
 import flax.linen as nn, shoal

@@ -13,7 +13,7 @@ import shoal
 from commands import MY_ENV, refused, say
 from shoal.core.errors import UntrustedError
 from shoal.core.registry import loaded_file
-from shoal.training import consent
+from shoal.specs import consent
 from shoal.training.checkpoint import hash_of_manifest
 from shoal.training.folder import hash_of_spec
 from shoal.training.jobs import job_from_spec, job_to_resume, make_job
