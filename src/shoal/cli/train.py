@@ -6,10 +6,12 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from shoal.cli.options import add_run_options
 from shoal.cli.parser import FieldValues, Line, Named, Parser, full_path, real_number, whole_number
 from shoal.cli.search import read_search
 from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, wrapped, wrapper_names
+from shoal.specs.options import GIVEN, HOW, OUT, WHAT
 
 EXAMPLES = """  shoal train ppo CartPole-v1
   shoal train ppo CartPole-v1 --steps 500_000 --seeds 64 --learning-rate 1e-4,3e-4   one program, 128 members
@@ -40,21 +42,6 @@ ONLY_NEW = (
     "spec",
     "wrap",
 )  # options that cannot be given together with --resume
-SPEC_OPTIONS = (
-    "steps",
-    "seed",
-    "seeds",
-    "records",
-    "evaluations",
-    "eval_episodes",
-    "eval_max_steps",
-    "prng",
-    "block",
-    "devices_per_member",
-    "random",
-    "init",
-    "found",
-)
 MOST_THREADS = 1024
 
 
@@ -74,11 +61,7 @@ def train_parser() -> Parser:
     )
     parser.add_argument("env", nargs="?", default="", metavar="ENV", type=full_path, help="a name, or file.py:Class")
     what = parser.add_argument_group("what to run")
-    what.add_argument(
-        "--steps", type=whole_number, metavar="N", help="environment steps of each member (default 500_000)"
-    )
-    what.add_argument("--seeds", type=whole_number, metavar="N", help="members for each setting (default 1)")
-    what.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
+    add_run_options(what, WHAT)
     add_wrap(what)
     about = "a variant of the environment's preset, `none`, or FILE.toml, as `shoal export-config` writes it"
     what.add_argument("--preset", metavar="NAME|FILE", help=about)
@@ -110,28 +93,14 @@ def train_parser() -> Parser:
     out = parser.add_argument_group("what to write")
     out.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
     out.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
-    out.add_argument(
-        "--records", type=whole_number, metavar="N", help="points of the curves, each with a checkpoint (default 20)"
-    )
-    out.add_argument(
-        "--evaluations", type=whole_number, metavar="N", help="number of records with an evaluation (default 5)"
-    )
-    out.add_argument("--eval-episodes", type=whole_number, metavar="N", help="per member and evaluation (default 100)")
-    out.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="of an episode (default the time limit)")
+    add_run_options(out, OUT)
     out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
     out.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
     add_tracking(parser)
     how = parser.add_argument_group("how to run it")
     how.add_argument("--no-check", action="store_true", help="do not check an environment of your own before the run")
-    how.add_argument("--prng", metavar="NAME", help="random generator: mix32 (default) or threefry2x32")
-    how.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
+    add_run_options(how, HOW)
     how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    how.add_argument(
-        "--devices-per-member",
-        type=whole_number,
-        metavar="N",
-        help="split the environments of each member over N devices (ppo, a2c, rl2, pqn)",
-    )
     how.add_argument(
         "--distributed",
         default="",
@@ -335,7 +304,8 @@ def _resume(line: Line) -> None:
 
 
 def _spec_options(options: argparse.Namespace) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in SPEC_OPTIONS if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in (*GIVEN, "random", "init", "found")}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _fields(prefix: str, values: FieldValues) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import Range, Struct, hyper_fields, static, static_fields, struct, to_arrays
 from shoal.specs.points import check_read
 from shoal.specs.settings import Hyperparameter, Setting, apply, get, hyperparameters
-from shoal.training.plan import of_all_sizes, with_horizon
+from shoal.training.plan import horizons, of_all_sizes
 from shoal.training.program import all_finite, where_alive
 
 LARGEST_LOG = 89.0  # bound of observations: above log(1 + the largest float32)
@@ -109,7 +109,7 @@ class LearnerEnv(Env):
         if not _is_bound(self.agent):
             bound = _bound(Setting(self.agent, self.env), ranges)
             length = self.steps * self.updates * bound.steps_per_update
-            object.__setattr__(self, "agent", with_horizon(bound, length))
+            object.__setattr__(self, "agent", bound.replace(**horizons(bound, length)))
             object.__setattr__(self, "losses", _loss_names(self.agent, self.env))
         _check_fits(self.agent, self.env)
         _check_caps(self.agent, ranges)

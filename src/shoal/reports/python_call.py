@@ -1,16 +1,15 @@
 """Python code that makes a run again."""
 
-import dataclasses
 import math
 from typing import Any
 
 from shoal.reports.hyperparameters import fields_to_set
 from shoal.specs.describe import Described
+from shoal.specs.options import GIVEN, OPTIONS
 from shoal.specs.settings import split
 from shoal.specs.spec import RunSpec
 
 MOST_LISTED = 40  # settings that a call lists
-OPTIONS = ("steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng", "block")
 ALWAYS = ("steps", "seeds", "seed")  # given even where they have their default values
 FROM_SPEC = """\
 from shoal.studies.runs import run_job
@@ -28,9 +27,8 @@ def in_python(spec: RunSpec, path: str) -> str:
     """
     if not _is_literal(spec):
         return FROM_SPEC.format(path=path)
-    defaults = {field.name: field.default for field in dataclasses.fields(RunSpec)}
-    options = {name: getattr(spec, name) for name in OPTIONS}
-    arguments: dict[str, Any] = {k: v for k, v in options.items() if k in ALWAYS or v != defaults[k]}
+    options = {name: getattr(spec, name) for name in sorted(GIVEN, key=lambda name: name not in ALWAYS)}
+    arguments: dict[str, Any] = {k: v for k, v in options.items() if k in ALWAYS or v != OPTIONS[k].default}
     fields, env_fields = split(fields_to_set(spec))
     parts = {"fields": fields, "env_fields": env_fields, "sweep": spec.sweep, "env_sweep": spec.env_sweep}
     arguments |= {name: dict(part) for name, part in parts.items() if part}

@@ -2,10 +2,10 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field
 from os import PathLike
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,14 +26,18 @@ Returned = TypeVar("Returned")
 FOREIGN = {"gymnasium": "a Gymnasium", "gym": "a Gym", "gymnax": "a gymnax", "navix": "a NAVIX", "brax": "a Brax"}
 
 
-def explaining_arguments(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+def explaining_arguments(
+    function: Callable[Arguments, Returned], also: Collection[str] = ()
+) -> Callable[Arguments, Returned]:
     """A function like `train` that raises TypeError in plain words for arguments of the wrong name or kind.
 
     For a keyword that the function does not have, the error names the argument or the field that is meant. A class, or
-    an environment of another library, is not a value of an agent or environment; a sweep needs a list of values.
+    an environment of another library, is not a value of an agent or environment; a sweep needs a list of values. `also`
+    names the keywords that the function takes as `**options`.
     """
     signature = inspect.signature(function)
-    known = _names(signature)
+    own = signature.parameters.values()
+    known = [*(each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD), *also]
 
     @functools.wraps(function)
     def explaining(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
@@ -130,18 +134,6 @@ def _given_fields(kind: str, given: Mapping[str, Any]) -> dict[str, Field]:
     """The fields of the agent or environment that is given, of the first if there are several."""
     first = next(iter(_each(given.get(kind, given.get(f"{kind}s")))), None)
     return _fields_of(first, AGENTS if kind == "agent" else ENVS)
-
-
-def _names(signature: inspect.Signature) -> list[str]:
-    """The keywords that a function takes, those of `**options: Unpack[TypedDict]` included."""
-    names = []
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            (options,) = get_args(parameter.annotation)
-            names += options.__annotations__
-        else:
-            names.append(name)
-    return names
 
 
 def _check_value(function: str, kind: str, value: Any, base: type, registry: Registry) -> None:

@@ -186,10 +186,15 @@ def is_used(setting: Setting, path: str, hyper: Hyperparameter) -> bool:
     """Return whether a hyperparameter declares a range, and the agent binds with both ends of it."""
     if hyper.static or hyper.search is None:
         return False
-    for end in (hyper.value, *hyper.search[:2]):
-        try:
-            changed = apply(setting, {path: end})
-            changed.agent.bind(changed.env)
-        except ValueError:
-            return end is hyper.value  # if not even the present value binds, the plan raises the error
+    if all(_binds(setting, {path: end}) for end in hyper.search[:2]):
+        return True
+    return not _binds(setting, {})  # if not even the present value binds, the plan raises the error
+
+
+def _binds(setting: Setting, values: Mapping[str, Any]) -> bool:
+    try:
+        changed = apply(setting, values)
+        changed.agent.bind(changed.env)
+    except ValueError:
+        return False
     return True

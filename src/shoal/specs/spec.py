@@ -12,7 +12,6 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.keys import IMPLEMENTATIONS, check_seed
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import Struct
 from shoal.specs.consent import check_consent, source_of
@@ -28,20 +27,18 @@ from shoal.specs.describe import (
     python_number,
     to_json,
 )
+from shoal.specs.options import MAY_CHANGE, OPTIONS, RunOptions
 from shoal.specs.settings import Setting, apply, join, replaced, split, traced_parts
 
 ZOO_PREFIX = "zoo:"  # of the name of a run that is part of the package
 LONGEST_TEXT = 80  # characters of a value in a message about differences
-MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
-MOST = {"records": 10**6, "eval_episodes": 10**6, "eval_max_steps": 2**31 - 1}  # the largest values of these fields
 MOST_SETTINGS = 20_000  # of a run; planning so many takes about a minute
-# Fields that the file omits where they are empty.
-OPTIONAL = ("selector", "points", "first_steps", "init", "sources", "devices_per_member")
+EMPTY = ("selector", "points", "init", "sources")  # which the file omits where they are empty
 
 
 @dataclasses.dataclass(frozen=True)
-class RunSpec:
-    """The description of one run: an agent, an environment, their fields, what varies, and how long to train.
+class RunSpec(RunOptions):
+    """The description of one run: an agent, an environment, their fields, what varies, and its options.
 
     Values of `fields` and `env_fields` are numbers, strings, tuples, or descriptions of anything else
     (`specs.describe`). What cannot be described (a lambda, a class of a notebook) is kept as it is in memory, and
@@ -61,46 +58,18 @@ class RunSpec:
     env_sweep: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     selector: Any = None  # a `specs.selector.Selector` that may change the population, or its description
-    steps: int = 500_000  # of each member, in environment steps; rounded up to whole updates
-    first_steps: int = 0  # of a run that was extended: its steps before that; otherwise 0
-    seeds: int = 1  # members per setting
-    seed: int = 0  # all random numbers of the run derive from it
-    records: int = 20  # points on the curves; a checkpoint is written at each
-    evaluations: int = 5  # spread evenly over the records, the last one at the end
-    eval_episodes: int = 100  # episodes of an evaluation of one member
-    eval_max_steps: int = 0  # steps after which an evaluation episode ends; 0: the environment's limit, or 1,000
-    prng: str = "mix32"
-    block: int = 0  # members that a call on a CPU trains together; 0: mostly 1. It changes the last digits of results.
-    devices_per_member: int = 0  # devices that share the environments of each member; 0: they are not split
     init: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # run, member and weights that members begin with
     sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the user's own files, by path
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            content = getattr(self, field.name)
-            if field.type is int:
-                object.__setattr__(self, field.name, _whole_number(field.name, content))
-            elif field.name in ("sweep", "env_sweep", "points"):
-                object.__setattr__(self, field.name, {name: _as_values(values) for name, values in content.items()})
-            elif field.name in ("fields", "env_fields"):
-                object.__setattr__(self, field.name, {name: describe(value) for name, value in content.items()})
+        super().__post_init__()
+        for name in ("sweep", "env_sweep", "points"):
+            values = {path: _as_values(several) for path, several in getattr(self, name).items()}
+            object.__setattr__(self, name, values)
+        for name in ("fields", "env_fields"):
+            fields = {path: describe(value) for path, value in getattr(self, name).items()}
+            object.__setattr__(self, name, fields)
         object.__setattr__(self, "selector", describe(self.selector))
-        for name in ("steps", "seeds", "records", "eval_episodes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.steps > MOST_STEPS:
-            raise ValueError(f"steps must be at most {MOST_STEPS:,}.")
-        for name, most in MOST.items():
-            if getattr(self, name) > most:
-                raise ValueError(f"{name}={getattr(self, name)} must be at most {most:,}.")
-        check_seed(self.seed)
-        for name in ("first_steps", "evaluations", "eval_max_steps", "block", "devices_per_member"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must not be negative.")
-        if self.devices_per_member == 1:
-            object.__setattr__(self, "devices_per_member", 0)
-        if self.prng not in IMPLEMENTATIONS:
-            raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
         lengths = {name: len(values) for name, values in self.points.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
@@ -108,8 +77,11 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as data for JSON. It has only the name of what cannot be described (lambdas, for example)."""
-        data = {field.name: to_json(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        return {name: part for name, part in data.items() if part or name not in OPTIONAL}
+        own = [field.name for field in dataclasses.fields(self) if field.name not in OPTIONS]
+        names = [*own[:-2], *OPTIONS, *own[-2:]]  # `init` and `sources` come after the options
+        data = {name: to_json(getattr(self, name)) for name in names}
+        omitted = {*EMPTY, *(name for name, field in OPTIONS.items() if field.metadata["is_omitted"])}
+        return {name: part for name, part in data.items() if part or name not in omitted}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunSpec":
@@ -188,7 +160,7 @@ def file_name(words: str) -> str:
 
 def original_spec(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON data of a spec as it was before the run was resumed: its steps, and its members not split."""
-    original = {name: part for name, part in data.items() if name not in ("first_steps", "devices_per_member")}
+    original = {name: part for name, part in data.items() if name not in ("first_steps", *MAY_CHANGE)}
     return {**original, "steps": data["first_steps"]} if data.get("first_steps") else original
 
 
@@ -209,11 +181,20 @@ def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
 
     Fields that vary are left out. Parameters and errors are as those of `template`.
     """
-    first = (spec.settings() or [{}])[0]
-    made = apply(template(spec, agent, env), built(first))
-    varying = split(first)
+    return described(spec, template(spec, agent, env))
+
+
+def described(spec: RunSpec, pair: Setting) -> RunSpec:
+    """Return `resolved` where the agent and the environment of the spec were already built."""
+    first = first_setting(spec)
+    made, varying = apply(pair, built(first)), split(first)
     fields, env_fields = (_without(describe_fields(value), names) for value, names in zip(made, varying, strict=True))
     return dataclasses.replace(spec, fields=fields, env_fields=env_fields)
+
+
+def first_setting(spec: RunSpec) -> dict[str, Any]:
+    """Return the varying values of the first setting, by path."""
+    return (spec.settings() or [{}])[0]
 
 
 def differences(old: RunSpec, new: RunSpec) -> list[str]:
@@ -296,7 +277,8 @@ def _built(registry: Registry, name: str, described: Mapping[str, Any], value: A
     if value is None:
         value = registry[name].build(**own)
     else:
-        value = replaced(value, own)
+        now = describe_fields(value)
+        value = replaced(value, {path: part for path, part in own.items() if not _is_so(value, path, now, described)})
     prefix = "env." if registry is ENVS else ""
     return replaced(value, {path: part for path, part in fields.items() if "." in path}, prefix)
 
@@ -306,6 +288,11 @@ def _fields_of(value: Agent | Env) -> tuple[dict[str, Any], dict[str, list]]:
     swept = {path: np.asarray(part).tolist() for path, part in traced_parts(value) if np.ndim(part) == 1}
     first = replaced(value, {path: values[0] for path, values in swept.items()})
     return _without(describe_fields(first), swept), swept
+
+
+def _is_so(value: Any, name: str, now: Mapping[str, Any], described: Mapping[str, Any]) -> bool:
+    """Return whether a field is as described already, as a Python number if it is one: it need not be replaced."""
+    return name in now and now[name] == described[name] and python_number(getattr(value, name)) is getattr(value, name)
 
 
 def _without(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
@@ -364,12 +351,3 @@ def check_settings(count: int) -> None:
             f"{count:,} settings are more than the {MOST_SETTINGS:,} that one run can have: sweep or sample fewer, or "
             f"start several runs. Seeds are not counted."
         )
-
-
-def _whole_number(name: str, value: Any) -> int:
-    number = python_number(value)
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:
-        raise ValueError(f"{name}={value!r} must be a whole number.")
-    if not -(2**63) <= number < 2**63:  # Python refuses to print a number of thousands of digits
-        raise ValueError(f"{name} does not fit in 64 bits: choose a smaller number.")
-    return int(number)

@@ -186,7 +186,7 @@ def plan_groups(
     values that do not fit, before anything compiles.
     """
     shapes, groups = space.shapes, []
-    limits = {"devices": devices, "memory_limit": memory_limit}
+    limits: Any = {"devices": devices, "memory_limit": memory_limit}
     parallel = study.parallel
     for index, shape in enumerate(shapes):
         name = f"group-{index}"

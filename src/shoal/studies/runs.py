@@ -8,6 +8,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.kinds import checked_kinds
 from shoal.specs.arguments import explaining_arguments
+from shoal.specs.options import GIVEN
 from shoal.specs.selector import Selector
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Sink
@@ -110,25 +111,12 @@ def train(
     Compiled programs are cached between runs: unless JAX's persistent cache is already configured or disabled, it is
     configured here for the rest of the process. `cache=False` does not change it.
     """
+    given = locals()
     if folder is not None and (name or root is not None):
         raise ValueError(f"folder={str(folder)!r} already is the path of the run: leave name and root out.")
-    options = {
-        "selector": selector,
-        "steps": steps,
-        "seeds": seeds,
-        "seed": seed,
-        "records": records,
-        "evaluations": evaluations,
-        "eval_episodes": eval_episodes,
-        "eval_max_steps": eval_max_steps,
-        "prng": prng,
-        "block": block,
-        "devices_per_member": devices_per_member,
-    }
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
-    arguments: dict[str, Any] = {k: v for k, v in options.items() if v is not None} | {
-        k: dict(v) for k, v in parts.items() if v
-    }
+    arguments: dict[str, Any] = {name: given[name] for name in ("selector", *GIVEN) if given[name] is not None}
+    arguments |= {name: dict(values) for name, values in parts.items() if values}
     if resume is not None:
         refuse_on_resume(
             resume,

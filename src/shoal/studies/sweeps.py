@@ -7,8 +7,9 @@ such as `num_envs`, and each environment needs a program and a run of its own.
 import itertools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
@@ -17,7 +18,6 @@ from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import static_fields
 from shoal.specs.arguments import explaining_arguments
-from shoal.specs.selector import Selector
 from shoal.specs.settings import is_static_part, part
 from shoal.specs.spec import file_name, run_name
 from shoal.studies.runs import run_job
@@ -26,41 +26,12 @@ from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
 from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
-from shoal.training.jobs import Job, make_job
+from shoal.training.jobs import ARGUMENTS, Job, make_job
 from shoal.training.own_code import check_env_of
 from shoal.training.plan import Plan
 from shoal.training.processes import group
 from shoal.training.result import Result
 from shoal.training.sharing import agree, follow
-
-
-class Options(TypedDict, total=False):
-    """Arguments that all runs share: those of `shoal.train` with the same names."""
-
-    steps: int
-    seeds: int
-    fields: Mapping[str, Any]
-    sweep: Mapping[str, Sequence[Any]]
-    env_fields: Mapping[str, Any]
-    env_sweep: Mapping[str, Sequence[Any]]
-    settings: Sequence[Mapping[str, Any]]
-    random: int
-    search: Mapping[str, Sequence[Any] | None] | Sequence[str]
-    members: Mapping[str, Any]
-    init: Path | str | Mapping[str, Any]
-    found: Path | str
-    trust_source: bool
-    selector: Selector | str
-    preset: Path | str | None
-    trust_source: bool
-    seed: int
-    records: int
-    evaluations: int
-    eval_episodes: int
-    eval_max_steps: int
-    prng: str
-    block: int
-    devices_per_member: int
 
 
 class Task(NamedTuple):
@@ -123,11 +94,11 @@ def plan_all(
     check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> Batch:
     """Plan the runs that `train_all` would train with the same arguments, and `check` environments of the user's own.
 
-    Compiles no program of a run.
+    `options` are arguments of `shoal.train` with the same names. Compiles no program of a run.
     """
     several = [envs] if isinstance(envs, (str, Env)) else list(envs)
     if not several:
@@ -148,7 +119,7 @@ def plan_all(
     return Batch(tasks, run_name(spec.agent, title) if title else spec.stem)
 
 
-@explaining_arguments
+@partial(explaining_arguments, also=ARGUMENTS)
 @checked_kinds()
 def train_all(
     agent: str | Agent,
@@ -163,7 +134,7 @@ def train_all(
     check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> list[Result]:
     """Train one agent in several environments, or with several values of static fields: one run for each.
 
@@ -179,7 +150,7 @@ def train_all(
     return list(batch.train(name=name, root=root, figures=figures, sinks=[shown(progress), *sinks], track=track))
 
 
-@explaining_arguments
+@partial(explaining_arguments, also=ARGUMENTS)
 @checked_kinds()
 def train_suite(
     agent: str | Agent,
@@ -194,7 +165,7 @@ def train_suite(
     check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
-    **options: Unpack[Options],
+    **options: Any,
 ) -> list[Result]:
     """Train one agent in every environment of a named set, such as "classic": a run folder and a result for each.
 

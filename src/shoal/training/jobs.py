@@ -1,21 +1,34 @@
 """Jobs: a new run from the arguments of `train`, a run made again from a spec, or a run to resume from its folder."""
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
 from shoal.specs.describe import build, name_of
+from shoal.specs.options import GIVEN, MAY_CHANGE
 from shoal.specs.points import from_members, from_samples, from_settings
 from shoal.specs.selector import Given
-from shoal.specs.settings import apply, join, split
+from shoal.specs.settings import Setting, apply, join, split
 from shoal.specs.sources import runnable, with_sources
-from shoal.specs.spec import ZOO_PREFIX, RunSpec, built, changes_of, differences, resolved, spec_for, template
+from shoal.specs.spec import (
+    ZOO_PREFIX,
+    RunSpec,
+    built,
+    changes_of,
+    described,
+    differences,
+    first_setting,
+    resolved,
+    spec_for,
+    template,
+)
 from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
@@ -25,20 +38,31 @@ from shoal.training.processes import group
 from shoal.training.result import built_values
 
 
-class Job(NamedTuple):
-    """A run that has not started: its spec, and the agent or environment if it was given as a value."""
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A run that has not started: its spec, and the agent and the environment that the spec describes."""
 
     spec: RunSpec
-    agent: Agent | None = None
+    agent: Agent | None = None  # if it was given as a value
     env: Env | None = None
     notes: tuple[str, ...] = ()  # sentences about the preset, for the user
+    pair: Setting = None  # type: ignore[assignment]  # without the values that vary; built from the spec if not given
+
+    def __post_init__(self) -> None:
+        if self.pair is None:
+            object.__setattr__(self, "pair", template(self.spec, self.agent, self.env))
+
+    @property
+    def first(self) -> Setting:
+        """The agent and the environment of the first setting."""
+        return apply(self.pair, built(first_setting(self.spec)))
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
         """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError if the run cannot work."""
         if not math.isfinite(memory_limit_gb):
             raise ValueError(f"the memory limit of {memory_limit_gb} GB is not a size; 0 means all the memory.")
         limit = round(memory_limit_gb * 1024**3)
-        plan = make_plan(self.spec, self.agent, self.env, devices=devices, memory_limit=limit)
+        plan = make_plan(self.spec, pair=self.pair, devices=devices, memory_limit=limit)
         group().refuse(plan.members, devices)
         if self.spec.init and not resume:  # raises ValueError if they do not fit
             group().shared("its first policies", lambda: first_policies(plan) is not None)
@@ -91,6 +115,7 @@ def make_job(
     changes = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     values = (_none_if_name(agent), _none_if_name(env))
     spec = spec_for(agent, env, **changes, **options)
+    pair = template(spec, *values)
     _check_selector(spec)
     if init is not None:
         spec = dataclasses.replace(spec, init=_shared_init(init))
@@ -103,15 +128,19 @@ def make_job(
             own = changes_of(value, registry) if value is not None else ()
             already_set |= {f"{prefix}{path}": None for part in own for path in part}
     if random is not None:
-        samples = from_samples(random, template(spec, *values), spec.seed, search, already_set)
+        samples = from_samples(random, pair, spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
     _check_varying(spec)
     if spec.selector is not None:
         first = {**join(spec.sweep, spec.env_sweep), **spec.points}
         given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
-        setting = apply(template(spec, *values), built(spec.settings()[0]))
+        setting = apply(pair, built(first_setting(spec)))
         spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
-    return Job(with_sources(resolved(spec, *values)), *values, chosen.notes)
+    return Job(with_sources(described(spec, pair)), *values, chosen.notes, pair)
+
+
+# The keywords that `make_job` takes: those of its signature, and the options of a run.
+ARGUMENTS = (*(name for name in inspect.signature(make_job).parameters if name != "options"), "selector", *GIVEN)
 
 
 def _below(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +196,9 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     spec = runnable(spec, folder.path, trust_source=trust_source)
     if "init" in changes:
         changes["init"] = _shared_init(changes["init"])
-    return Job(with_sources(resolved(dataclasses.replace(spec, **changes))))
+    spec = dataclasses.replace(spec, **changes)
+    pair = template(spec)
+    return Job(with_sources(described(spec, pair)), pair=pair)
 
 
 def _check_selector(spec: RunSpec) -> None:
@@ -212,8 +243,8 @@ def job_to_resume(
 ) -> Job:
     """Return the job that resumes the run of a folder.
 
-    More `steps` in `arguments` than in the run extend it; `devices_per_member` may be any number. Raises ValueError for
-    other differences between `arguments` and the run, and lists them.
+    More `steps` in `arguments` than in the run extend it, and some options may be others (`MAY_CHANGE`). Raises
+    ValueError for other differences between `arguments` and the run, and lists them.
     """
     folder = RunFolder(path)
     if folder.policy.is_dir():
@@ -222,7 +253,9 @@ def job_to_resume(
     for name, registry in ((agent, AGENTS), (env, ENVS)):
         if isinstance(name, str):
             registry[name]  # the user names it, so its file is loaded
-    old = resolved(spec_to_resume(folder, *values, trust_source=trust_source), *values)
+    spec = spec_to_resume(folder, *values, trust_source=trust_source)
+    pair = template(spec, *values)
+    old = described(spec, pair)
     if arguments.get("steps", 0) > old.steps:
         if (selector := build(old.selector)) is not None and selector.ends_run:
             raise ValueError(
@@ -231,14 +264,13 @@ def job_to_resume(
             )
         old = old.longer(arguments["steps"])
         arguments = {name: value for name, value in arguments.items() if name != "steps"}
-    if "devices_per_member" in arguments:
-        old = dataclasses.replace(old, devices_per_member=arguments["devices_per_member"])
+    old = dataclasses.replace(old, **{name: arguments[name] for name in MAY_CHANGE if name in arguments})
     if changed := differences(old, _as_asked(old, agent, env, arguments)):
         raise ValueError(
             f"{path} cannot be resumed with changes ({'; '.join(changed)}). Leave them out to continue it as it was, "
             f"or start a new run."
         )
-    return Job(old, *values)
+    return Job(old, *values, pair=pair)
 
 
 def spec_to_resume(

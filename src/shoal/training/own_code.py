@@ -24,8 +24,6 @@ from shoal.core.env import Env
 from shoal.core.host_env import HostEnv
 from shoal.core.user_code import file_of, is_users_class, is_users_file, users_functions
 from shoal.core.wrappers.base import Wrapper
-from shoal.specs.settings import apply
-from shoal.specs.spec import built, template
 from shoal.training.jobs import Job
 
 _passed: dict[str, type] = {}  # keys, with their classes: a class without a file counts by its identity
@@ -33,8 +31,7 @@ _passed: dict[str, type] = {}  # keys, with their classes: a class without a fil
 
 def check_env_of(job: Job) -> None:
     """Check the environment of a job where it is the user's own, unless it passed before. Raises CheckError."""
-    setting = apply(template(job.spec, job.agent, job.env), built((job.spec.settings() or [{}])[0]))
-    check_own(setting.env)
+    check_own(job.first.env)
 
 
 def check_own(env: Env) -> None:

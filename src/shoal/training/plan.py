@@ -186,6 +186,7 @@ def make_plan(
     agent: Agent | None = None,
     env: Env | None = None,
     *,
+    pair: Setting | None = None,
     selector: Selector | None = None,
     devices: int = 0,
     memory_limit: int = 0,
@@ -193,13 +194,14 @@ def make_plan(
     """Check a spec and compute the plan of its run. Nothing is compiled.
 
     `agent` and `env` replace those that the spec names; they are needed if it cannot describe them (a lambda, a
-    class of a notebook). `memory_limit` is in bytes; 0 means what the device has. Raises ValueError or TypeError.
+    class of a notebook). `pair` is what `template` returns for them, where it was built before. `memory_limit` is in
+    bytes; 0 means what the device has. Raises ValueError or TypeError.
     """
     check_process()
     if devices < 0 or memory_limit < 0:
         what = f"devices={devices}" if devices < 0 else "the memory limit"
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
-    common = _with_files(template(spec, agent, env))
+    common = _with_files(template(spec, agent, env) if pair is None else pair)
     check_fields(common.env)
     _check_traced(common, spec)
     settings = spec.settings()
@@ -217,7 +219,8 @@ def make_plan(
     bound = _bind(*of_all_sizes([*pairs, *extreme_pairs], varying), spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
     statics = {name: getattr(bound, name) for name in static_fields(bound)}
-    pairs = [Setting(with_horizon(a.replace(**statics), updates * bound.steps_per_update), e) for a, e in pairs]
+    length = updates * bound.steps_per_update
+    pairs = [Setting(a.replace(**statics, **horizons(a, length)), e) for a, e in pairs]
     one = in_numpy(pairs[0])
     member_state_bytes = state_bytes(*one)
     # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
@@ -407,10 +410,10 @@ def _is_suited(name: str, env: Env) -> bool:
     return True
 
 
-def with_horizon(agent: Agent, steps: int) -> Agent:
-    """Return the agent with `steps`, the length of the run, in every `spans_run` field that is 0."""
+def horizons(agent: Agent, steps: int) -> dict[str, float]:
+    """Return the `spans_run` fields of an agent by name; `steps`, the length of the run, for those that are 0."""
     spanning = (name for name, field in hyper_fields(agent).items() if field.metadata["spans_run"])
-    return agent.replace(**{name: float(getattr(agent, name) or steps) for name in spanning})
+    return {name: float(getattr(agent, name) or steps) for name in spanning}
 
 
 def _check_traced(common: Setting, spec: RunSpec) -> None:

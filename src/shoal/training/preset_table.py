@@ -25,6 +25,7 @@ from typing import Any, get_args
 
 from shoal.core.errors import unknown_field
 from shoal.core.registry import AGENTS, ENVS
+from shoal.specs import options
 from shoal.specs.describe import KINDS, Described, build, from_json, inside
 from shoal.specs.settings import replaced
 from shoal.specs.sources import check_sources
@@ -32,9 +33,7 @@ from shoal.specs.spec import ZOO_PREFIX
 
 WORDS = {int: "a whole number", str: "a text", (str, dict): "the folder of a run"}
 OPTIONS = {  # what a preset may say about the run, with the type of each
-    **dict.fromkeys(("steps", "seeds", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps"), int),
-    **dict.fromkeys(("block", "devices_per_member"), int),
-    "prng": str,
+    **{name: options.OPTIONS[name].type for name in options.GIVEN},
     "init": (str, dict),
     "found": str,
 }
@@ -104,21 +103,21 @@ class Table:
     @property
     def options(self) -> dict[str, Any]:
         """The options of the run. Raises TypeError for a value of another type."""
-        options = {}
+        given = {}
         for name, kind in OPTIONS.items():
             if name not in self.values:
                 continue
             value = self.values[name]
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise TypeError(f"{self.where}: {name}={value!r} must be {WORDS[kind]}.")
-            options[name] = value
-        if "found" in options:
-            options["found"] = self._run(options["found"])
-        if isinstance(init := options.get("init"), str):
-            options["init"] = self._run(init)
+            given[name] = value
+        if "found" in given:
+            given["found"] = self._run(given["found"])
+        if isinstance(init := given.get("init"), str):
+            given["init"] = self._run(init)
         elif init is not None:
-            options["init"] = {**init, **({"run": self._run(init["run"])} if isinstance(init.get("run"), str) else {})}
-        return options
+            given["init"] = {**init, **({"run": self._run(init["run"])} if isinstance(init.get("run"), str) else {})}
+        return given
 
     def check_code(self, named: Collection[str], trust_source: bool) -> None:
         """Raise UntrustedError if the preset would execute code without consent.

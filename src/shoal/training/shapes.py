@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from shoal.specs.options import OPTIONS
+
 
 class Each(NamedTuple):
     """A dict of any names with values of one shape."""
@@ -105,18 +107,6 @@ NUMBER = int | float
 UNKNOWN = int | float | None  # numbers that are not finite are null
 SCORE = {"members": int, **{name: Maybe(UNKNOWN) for name in ("mean", "min", "max", "percentile_5", "iqm")}}
 SECONDS = ("compile_seconds", "train_seconds", "eval_seconds", "other_seconds", "total_seconds")
-COUNTS = (
-    "steps",
-    "first_steps",
-    "seeds",
-    "seed",
-    "records",
-    "evaluations",
-    "eval_episodes",
-    "eval_max_steps",
-    "block",
-    "devices_per_member",
-)
 
 FILES: dict[str, Any] = {
     "spec.json": {
@@ -124,8 +114,7 @@ FILES: dict[str, Any] = {
         "env": str,
         **{name: Maybe(dict) for name in ("fields", "env_fields")},
         **{name: Maybe(Each([object])) for name in ("sweep", "env_sweep", "points")},
-        **{name: Maybe(int) for name in COUNTS},
-        "prng": Maybe(str),
+        **{name: Maybe(field.type) for name, field in OPTIONS.items()},
         "init": Maybe({"run": str, "member": int | str, "which": str, "spec": str}),
         "sources": Maybe(Each(str)),
     },

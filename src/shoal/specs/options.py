@@ -1,0 +1,111 @@
+"""The options of a run. Each is declared once, in `RunOptions`: its default, bounds, words and group.
+
+From there follow the checks and their messages, the shape of `spec.json`, what a preset may set, the flags of the
+command line, and what a resumed run may change. A test compares the class with the written-out parameters of
+`shoal.train`. A new option is a field here, a parameter there, and the code that acts on it.
+"""
+
+import dataclasses
+from typing import Any
+
+MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
+WHAT, OUT, HOW = "what to run", "what to write", "how to run it"  # the groups of flags
+
+
+def option(
+    default: Any,
+    *,
+    help: str,  # noqa: A002
+    group: str = "",
+    least: int | None = None,
+    most: int | None = None,
+    metavar: str = "N",
+    when_default: str | None = None,
+    may_change: bool = False,
+    is_omitted: bool = False,
+) -> Any:
+    """Declare an option of a run, with the bounds `least` and `most` of a number.
+
+    `group` is that of its flag; without one it is not the user's to set. `when_default` says in the help what the
+    default does, where that is not its value; empty: the help says it already. An option that `may_change` can be
+    another one when the run is resumed. `is_omitted`: `spec.json` leaves it out where it has its default.
+    """
+    about = {
+        "help": help,
+        "group": group,
+        "least": least,
+        "most": most,
+        "metavar": metavar,
+        "when_default": f"default {_word(default)}" if when_default is None else when_default,
+        "may_change": may_change,
+        "is_omitted": is_omitted,
+    }
+    return dataclasses.field(default=default, metadata=about)
+
+
+def _word(default: Any) -> str:
+    return f"{default:_}" if isinstance(default, int) else str(default)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How long, how often and with which random numbers a run trains, and what it writes."""
+
+    steps: int = option(500_000, least=1, most=MOST_STEPS, group=WHAT, help="environment steps of each member")
+    first_steps: int = option(0, least=0, is_omitted=True, help="of a run that was extended: its steps before that")
+    seeds: int = option(1, least=1, group=WHAT, help="members for each setting")
+    seed: int = option(0, group=WHAT, help="determines all random numbers")
+    records: int = option(20, least=1, most=10**6, group=OUT, help="points of the curves, each with a checkpoint")
+    evaluations: int = option(5, least=0, group=OUT, help="number of records with an evaluation")
+    eval_episodes: int = option(100, least=1, most=10**6, group=OUT, help="per member and evaluation")
+    eval_max_steps: int = option(
+        0, least=0, most=2**31 - 1, group=OUT, help="of an episode", when_default="default the time limit"
+    )
+    prng: str = option("mix32", group=HOW, metavar="NAME", help="random generator: mix32 or threefry2x32")
+    block: int = option(0, least=0, group=HOW, help="members per call of the program (CPU only)", when_default="")
+    devices_per_member: int = option(
+        0,
+        least=0,
+        group=HOW,
+        help="split the environments of each member over N devices (ppo, a2c, rl2, pqn)",
+        when_default="",
+        may_change=True,
+        is_omitted=True,
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value out of bounds, and for numbers that are not whole."""
+        from shoal.core.keys import IMPLEMENTATIONS, check_seed  # which import JAX; the help of a command does not
+
+        for name, field in OPTIONS.items():
+            if field.type is int:
+                object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
+            _check_bounds(name, getattr(self, name), field.metadata["least"], field.metadata["most"])
+        check_seed(self.seed)
+        if self.prng not in IMPLEMENTATIONS:
+            raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
+        if self.devices_per_member == 1:
+            object.__setattr__(self, "devices_per_member", 0)
+
+
+OPTIONS = {field.name: field for field in dataclasses.fields(RunOptions)}
+MAY_CHANGE = tuple(name for name, field in OPTIONS.items() if field.metadata["may_change"])
+GIVEN = tuple(name for name, field in OPTIONS.items() if field.metadata["group"])  # those that a user may set
+
+
+def _whole_number(name: str, value: Any) -> int:
+    from shoal.specs.describe import python_number
+
+    number = python_number(value)
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:
+        raise ValueError(f"{name}={value!r} must be a whole number.")
+    if not -(2**63) <= number < 2**63:  # Python refuses to print a number of thousands of digits
+        raise ValueError(f"{name} does not fit in 64 bits: choose a smaller number.")
+    return int(number)
+
+
+def _check_bounds(name: str, value: Any, least: int | None, most: int | None) -> None:
+    if least is not None and value < least:
+        raise ValueError(f"{name}={value} {'must not be negative' if least == 0 else f'must be at least {least}'}.")
+    if most is not None and value > most:
+        raise ValueError(f"{name}={value} must be at most {most:,}.")
