@@ -308,8 +308,9 @@ TABLE = {**COMMANDS, **AGENTS_AND_ENVS, **FILES, **CONTINUED, **RUNS, **OTHERS}
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, monkeypatch):
     """A working folder with an environment file, a broken file, notes, an empty folder and an unfinished run."""
+    monkeypatch.delitem(sys.modules, "my_env", raising=False)  # of another test
     for name, text in (("my_env.py", MY_ENV), ("broken.py", "class MyEnv(:\n"), ("notes.txt", "to do\n")):
         (tmp_path / name).write_text(text)
     (tmp_path / "empty").mkdir()

@@ -98,7 +98,7 @@ def test_field_metadata_distinguishes_static_and_hyper_fields():
     assert list(hyper_fields(Bounded)) == ["rate", "high"]
     assert list(static_fields(Bounded())) == ["width"]
     rate = hyper_fields(Settings)["rate"].metadata
-    assert rate["search"] == Range(1e-3, 1.0, True) and rate["valid"] == Range(0.0, 1.0, False)
+    assert rate["search"] == Range(1e-3, 1.0, "log") and rate["valid"] == Range(0.0, 1.0)
     assert rate["help"] == "how fast"
     assert static_fields(Settings)["width"].metadata["choices"] == (8, 16)
 

@@ -99,7 +99,7 @@ def test_an_update_that_is_not_finite_is_undone_and_ends_training():
         ({"hyperparameters": ("num_steps",)}, ValueError, "num_steps cannot change within one program: choose one of"),
         ({"hyperparameters": ("initial_value",)}, ValueError, "declares no search range: write"),
         ({"hyperparameters": (("learning_rate", 0.5, 2.0),)}, ValueError, "leaves the valid values of learning_rate"),
-        ({"hyperparameters": (("learning_rate", 0.5, 0.1),)}, ValueError, "empty range"),
+        ({"hyperparameters": (("learning_rate", 0.5, 0.1),)}, ValueError, "is empty"),
         ({"hyperparameters": (("learning_rate", 0.0, 0.1, "log"),)}, ValueError, "above 0"),
         ({"hyperparameters": ()}, ValueError, "needs a hyperparameter"),
         ({"steps": 0}, ValueError, "at least 1"),

@@ -5,13 +5,13 @@ import pytest
 
 from shoal import ES, FRESH, PPO, REST, SAC, Standing
 from shoal.core.keys import make_key
+from shoal.core.ranges import Range
 from shoal.core.registry import make
 from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
-from shoal.population.pbt import PBT, perturbed
+from shoal.population.pbt import PBT
 from shoal.population.random import RandomSearch
 from shoal.population.varying import ranked
-from shoal.specs.points import Span
 from shoal.specs.roster import first_roster
 from shoal.specs.selector import Given
 
@@ -93,17 +93,23 @@ def test_copies_inherit_perturbed_values_and_all_others_keep_theirs():
 @pytest.mark.parametrize(
     ("span", "values", "up", "down"),
     [
-        (Span(1e-3, 1e-1, log=True), [0.01, 0.09, 0.001], [0.012, 0.1, 0.0012], [0.01 / 1.2, 0.075, 0.001]),
-        (Span(0.9, 1.0), [0.95, 0.99, 0.9], [0.97, 1.0, 0.92], [0.93, 0.97, 0.9]),  # 0.2 x 0.1 wide
-        (Span(1, 100, log=True, is_whole=True), [10, 2, 100], [12, 3, 100], [8, 1, 83]),  # 2.4 -> 2: at least one more
-        (Span(4, 16, values=(4, 16, 8)), [8, 16, 4], [16, 16, 8], [4, 8, 4]),  # neighbors in order of size
-        (Span(-3.0, 1.0), [-1.0, 0.9, -2.9], [-0.2, 1.0, -2.1], [-1.8, 0.1, -3.0]),
+        (Range(1e-3, 1e-1, scale="log"), [0.01, 0.09, 0.001], [0.012, 0.1, 0.0012], [0.01 / 1.2, 0.075, 0.001]),
+        (Range(0.9, 1.0), [0.95, 0.99, 0.9], [0.97, 1.0, 0.92], [0.93, 0.97, 0.9]),  # 0.2 x 0.1 wide
+        (
+            Range(1, 100, scale="log", is_whole=True),
+            [10, 2, 100],
+            [12, 3, 100],
+            [8, 1, 83],
+        ),  # 2.4 -> 2: one more
+        (Range(4, 16, values=(4, 16, 8)), [8, 16, 4], [16, 16, 8], [4, 8, 4]),  # neighbors in order of size
+        (Range(-3.0, 1.0), [-1.0, 0.9, -2.9], [-0.2, 1.0, -2.1], [-1.8, 0.1, -3.0]),
+        (Range(0.9, 0.999, scale="near1"), [0.988, 0.999, 0.9], [0.99, 0.999, 1 - 0.1 / 1.2], [0.9856, 0.9988, 0.9]),
     ],
-    ids=["log", "linear", "whole", "choices", "negative"],
+    ids=["log", "linear", "whole", "choices", "negative", "near 1"],
 )
 def test_a_perturbation_is_one_step_inside_of_the_range(span, values, up, down):
-    np.testing.assert_allclose(perturbed(np.asarray(values), span, 1.2, np.ones(3, bool)), up)
-    np.testing.assert_allclose(perturbed(np.asarray(values), span, 1.2, np.zeros(3, bool)), down)
+    np.testing.assert_allclose(span.stepped(np.asarray(values), 1.2, np.ones(3, bool)), up)
+    np.testing.assert_allclose(span.stepped(np.asarray(values), 1.2, np.zeros(3, bool)), down)
 
 
 def test_resampled_values_are_spread_over_the_range():

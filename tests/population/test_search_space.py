@@ -5,11 +5,11 @@ import numpy as np
 
 from shoal.agents.learned_losses import LearnedDrift
 from shoal.core.keys import make_key
-from shoal.core.struct import Range
+from shoal.core.ranges import Range
 from shoal.population.search_space import SearchSpace
 
 DRIFT = LearnedDrift.init(make_key(0), hidden=3)
-SPACE = SearchSpace({"rate": Range(1e-4, 1e-2, True), "surrogate": DRIFT, "gravity": Range(5.0, 15.0)})
+SPACE = SearchSpace({"rate": Range(1e-4, 1e-2, "log"), "surrogate": DRIFT, "gravity": Range(5.0, 15.0)})
 
 
 def test_a_number_is_its_position_in_its_range():

@@ -59,6 +59,22 @@ def test_a_space_is_read_from_its_description_in_a_file(dqn):
     assert again == space
 
 
+def test_a_range_near_1_is_searched_by_the_logarithm_of_its_distance_from_1(dqn):
+    space = read_space(dqn, {"discount": (0.9, 0.999, "near1")})
+    (dimension,) = space.dimensions
+    assert (dimension.distribution.low, dimension.distribution.high) == (1 - 0.999, 1 - 0.9)
+    assert dimension.distribution.log and dimension.described() == {"low": 0.9, "high": 0.999, "scale": "near1"}
+    assert read_space(dqn, space.described()) == space
+    np.testing.assert_allclose(
+        [space.values({"discount": x})["discount"] for x in dimension.grid()[::2]], [0.999, 0.99, 0.9]
+    )
+    assert all(
+        space.values(space.params({"discount": x})) == {"discount": pytest.approx(x)} for x in (0.9, 0.97, 0.999)
+    )
+    with pytest.raises(ValueError, match=r"discount=0.5 is not a number from 0.9 to 0.999"):
+        space.params({"discount": 0.5})
+
+
 def test_by_default_all_declared_ranges_of_the_agent_are_searched(dqn):
     paths = [*read_space(dqn, None).distributions]
     assert "learning_rate" in paths and "batch_size" in paths and not any(path.startswith("env.") for path in paths)

@@ -442,7 +442,7 @@ def _metavar(flag: Flag) -> str:
 def _help(field: dataclasses.Field, default: Any, is_hyper: bool) -> str:
     parts = [field.metadata.get("help", "")]
     if is_hyper and field.metadata["valid"]:
-        low, high, _ = field.metadata["valid"]
+        low, high = field.metadata["valid"][:2]
         parts.append(f"from {low:g} to {high:g}")
     choices = field.metadata.get("choices") or field.metadata.get("names")
     if choices and not isinstance(default, bool):  # `BOOL` says it

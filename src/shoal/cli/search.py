@@ -6,8 +6,11 @@ from typing import Any
 
 from shoal.cli.numbers import parse_number, short
 
-LOG = re.compile(r"log\(([^,]*),([^,]*)\)")
-FORMS = "PATH=LOW..HIGH, PATH=log(LOW,HIGH), PATH=A|B|C for one of several values, or PATH alone for its declared range"
+SCALED = re.compile(r"(log|near1)\(([^,]*),([^,]*)\)")
+FORMS = (
+    "PATH=LOW..HIGH, PATH=log(LOW,HIGH), PATH=near1(LOW,HIGH) for discounts, PATH=A|B|C for one of several values, "
+    "or PATH alone for its declared range"
+)
 
 
 Read = Callable[[str, str], list]
@@ -30,17 +33,17 @@ def read_search(texts: Sequence[str], option: str = "--search", read: Read | Non
 
 
 def _range(text: str, path: str, span: str, read: Read | None) -> tuple:
-    if read is not None and ".." not in span and not LOG.fullmatch(span):
+    if read is not None and ".." not in span and not SCALED.fullmatch(span):
         return (*(value for word in span.split("|") for value in read(path, word.strip())), "choice")
     if "|" in span:
         return (*(_value(text, path, word.strip()) for word in span.split("|")), "choice")
-    found = LOG.fullmatch(span)
-    low, _, high = (found[1], "", found[2]) if found else span.partition("..")
+    found = SCALED.fullmatch(span)
+    low, _, high = (found[2], "", found[3]) if found else span.partition("..")
     try:
         ends = parse_number(low), parse_number(high)
     except (ValueError, OverflowError):
         raise ValueError(f"{text} is not a range: write {FORMS}.") from None
-    return (*ends, "log") if found else ends
+    return (*ends, found[1]) if found else ends
 
 
 def _value(text: str, path: str, word: str) -> Any:

@@ -74,7 +74,7 @@ def train_parser() -> Parser:
         action="append",
         metavar="PATH=RANGE",
         help="what --random samples, instead of all hyperparameters that declare a search range: PATH=LOW..HIGH, "
-        "PATH=log(LOW,HIGH), PATH=A|B|C, or PATH alone for its declared range; may be repeated",
+        "PATH=log(LOW,HIGH), PATH=near1(LOW,HIGH), PATH=A|B|C, or PATH alone for its declared range; may be repeated",
     )
     what.add_argument(
         "--selector",

@@ -11,13 +11,14 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
 from shoal.core.errors import did_you_mean, unknown_fields
+from shoal.core.ranges import Range
 
 if TYPE_CHECKING:
     Number = float | jax.Array
@@ -33,14 +34,6 @@ NUMBERS = (Number, Number | None, Choice)  # the annotations of fields that hold
 
 Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
-
-
-class Range(NamedTuple):
-    """A range of a `hyper` field, from `low` to `high` inclusive: its valid values, or those that a search samples."""
-
-    low: float
-    high: float
-    log: bool = False
 
 
 def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, help: str = "") -> Any:  # noqa: A002
@@ -78,7 +71,7 @@ def hyper(
 ) -> Any:
     """Declare a traced hyperparameter.
 
-    `search=(low, high)` or `(low, high, "log")`: the range that a search samples from.
+    `search=(low, high)`, `(low, high, "log")` or `(low, high, "near1")`: the range that a search samples from.
     `valid=(low, high)`: the values that are possible at all; other values raise ValueError when the struct is built.
     `names`: the hyperparameter is a choice among these names; a user writes a name, the field holds its index.
     `cap`: the name of the static field that bounds this number in one program (see `fill_caps`).
@@ -88,8 +81,8 @@ def hyper(
 
     Raises ValueError, where the field is declared, for a range that is empty or has an unknown scale.
     """
-    search_range = None if search is None else _range("search", *search)
-    valid_range = None if valid is None else _range("valid", *valid)
+    search_range = None if search is None else _range("search", search)
+    valid_range = None if valid is None else _range("valid", valid)
     metadata = {
         "search": search_range,
         "valid": valid_range,
@@ -298,14 +291,11 @@ def _check_no_field_hidden(cls: type) -> None:
                 )
 
 
-def _range(kind: str, low: float, high: float, scale: str = "linear") -> Range:
-    if not low <= high:
-        raise ValueError(f"{kind}=({low}, {high}) is empty: write the lower bound first.")
-    if scale not in ("linear", "log"):
-        raise ValueError(f'{kind}=({low}, {high}, {scale!r}) has an unknown scale. Write "log", or leave it out.')
-    if scale == "log" and low <= 0:
-        raise ValueError(f'{kind}=({low}, {high}, "log") must start above 0: the logarithm of {low} does not exist.')
-    return Range(low, high, scale == "log")
+def _range(kind: str, span: tuple) -> Range:
+    found = Range.of(span)
+    if fault := found.fault():
+        raise ValueError(f"{kind}={span} {fault}.")
+    return found
 
 
 def _lists_to_tuples(value: Any) -> None:

@@ -19,7 +19,8 @@ from jaxtyping import Float
 from shoal.agents.es import without_failures
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
-from shoal.core.struct import Number, Range, Struct, hyper, static, struct
+from shoal.core.ranges import Range
+from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.ops.evolution import Evolution
 from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
@@ -193,7 +194,7 @@ class Evolve(Selector):
         varied = {}
         for path, span in self._spans().items():
             values = roster.hyperparameters[path]
-            varied[path] = _range(*span) if span else jax.tree.map(lambda x: x[0], values)
+            varied[path] = Range.of(span) if span else jax.tree.map(lambda x: x[0], values)
         return SearchSpace(varied)
 
     def _evolution(self, candidates: int, size: int) -> Evolution:
@@ -233,11 +234,7 @@ def _with_range(setting: Setting, path: str, *span: Any) -> tuple:
     found = read_range(setting, path, span or None)
     if found.values:
         raise ValueError(f"{path} cannot evolve over a list of values: give a range, as in ({path!r}, low, high).")
-    return (path, found.low, found.high, "log" if found.log else "linear")
-
-
-def _range(low: float, high: float, scale: str = "linear") -> Range:
-    return Range(low, high, scale == "log")
+    return (path, found.low, found.high, found.scale)
 
 
 def _as_dtype_of(before: np.ndarray, value: np.ndarray) -> np.ndarray:

@@ -14,8 +14,9 @@ from jaxtyping import Array, Bool, Float, Int
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key, State
 from shoal.core.keys import make_key
+from shoal.core.ranges import Range
 from shoal.core.spaces import Box
-from shoal.core.struct import Range, Struct, hyper_fields, static, static_fields, struct, to_arrays
+from shoal.core.struct import Struct, hyper_fields, static, static_fields, struct, to_arrays
 from shoal.specs.points import check_read
 from shoal.specs.settings import Hyperparameter, Setting, apply, get, hyperparameters
 from shoal.training.plan import horizons, of_all_sizes
@@ -206,7 +207,7 @@ class LearnerEnv(Env):
     def values(self, choice: Float[Array | np.ndarray, "H"]) -> dict[str, Float[Array, ""]]:
         """The hyperparameters that an action sets, by name."""
         share = (jnp.asarray(choice) + 1) / 2
-        return {name: _between(at, share[i]) for i, (name, at) in enumerate(self._ranges().items())}
+        return {name: at.at(share[i], jnp) for i, (name, at) in enumerate(self._ranges().items())}
 
     def _ranges(self) -> dict[str, Range]:
         """The range of each hyperparameter by name. Raises an error for one that an action cannot set."""
@@ -232,15 +233,14 @@ def _range(setting: Setting, given: Any) -> tuple[str, Range]:
         if found.search is None:
             raise ValueError(f"{name} declares no search range: write ({name!r}, low, high).")
         return name, found.search
-    if len(bounds) not in (2, 3) or bounds[2:] not in ([], ["log"]):
+    if len(bounds) not in (2, 3) or bounds[-1] == "choice":
         raise ValueError(f"{given!r} is not a range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
-    low, high = float(bounds[0]), float(bounds[1])
-    is_log, valid = len(bounds) == 3, found.field.metadata.get("valid")
-    if not low < high or (is_log and low <= 0):
-        raise ValueError(f"{given!r} is an empty range: low must be below high, and above 0 on a logarithmic scale.")
-    if valid and not (valid.low <= low and high <= valid.high):
+    span, valid = Range(float(bounds[0]), float(bounds[1]), *bounds[2:]), found.field.metadata.get("valid")
+    if fault := span.fault() or "has one value only: give it to the agent" * (span.low == span.high):
+        raise ValueError(f"the range {given!r} {fault}.")
+    if valid and not (valid.low <= span.low and span.high <= valid.high):
         raise ValueError(f"{given!r} leaves the valid values of {name}, from {valid.low:g} to {valid.high:g}.")
-    return name, Range(low, high, is_log)
+    return name, span
 
 
 def _possible(setting: Setting) -> list[str]:
@@ -251,13 +251,6 @@ def _possible(setting: Setting) -> list[str]:
 def _is_real(found: Hyperparameter) -> bool:
     """Whether a hyperparameter is a float: not a count, an index of a choice, or None."""
     return isinstance(found.field.default, float) and not found.field.metadata.get("names")
-
-
-def _between(at: Range, share: Float[Array, ""]) -> Float[Array, ""]:
-    """The value of a range at a share from 0 (low) to 1 (high)."""
-    if not at.log:
-        return at.low + share * (at.high - at.low)
-    return at.low * (at.high / at.low) ** share
 
 
 def _is_bound(agent: Agent) -> bool:

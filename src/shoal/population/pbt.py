@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from shoal.core.env import Key
+from shoal.core.ranges import Range
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
-from shoal.specs.points import Span
 from shoal.specs.selector import Outline, Standing, Turnover
 from shoal.specs.settings import is_of_env
 
@@ -33,9 +33,9 @@ class PBT(Varying):
     evaluations if every record has one; a member in the middle of a long episode keeps its score.
 
     *Explore.* With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor`
-    if its range is on a log scale. On a linear scale, `factor - 1` times the width of the range is added or subtracted.
-    In a list of values, the next higher or lower value is taken. With `resample` it is sampled anew. It always stays in
-    its range.
+    if its range is on a log scale; on the scale near 1, its distance from 1 is. On a linear scale, `factor - 1` times
+    the width of the range is added or subtracted. In a list of values, the next higher or lower value is taken. With
+    `resample` it is sampled anew. It always stays in its range.
 
     By default all hyperparameters of the agent vary that declare a range, that the user did not set, and that a member
     reads after it has begun: the initial standard deviation of PPO does not vary.
@@ -114,28 +114,11 @@ class PBT(Varying):
             source[slot] = other if score[other] > score[slot] else slot
         return source
 
-    def _explored(self, values: np.ndarray, span: Span, random: np.random.Generator) -> np.ndarray:
+    def _explored(self, values: np.ndarray, span: Range, random: np.random.Generator) -> np.ndarray:
         """Return hyperparameters [M] after exploration from `values` [M], inside of their span."""
         if self.explore == "resample":
             return np.asarray(span.sample(random, len(values)))
-        return perturbed(values, span, float(self.factor), random.random(len(values)) < 0.5)
-
-
-def perturbed(values: np.ndarray, span: Span, factor: float, is_up: np.ndarray) -> np.ndarray:
-    """Return hyperparameters [M] one step up or down: a factor, a share of the width, or a neighbor in a list.
-
-    Whole numbers change by at least 1. The result is in the span.
-    """
-    values, sign = np.asarray(values, np.float64), np.where(is_up, 1, -1)
-    if span.values:
-        choices = np.sort(np.asarray(span.values, np.float64))
-        nearest = np.abs(values[:, None] - choices).argmin(axis=1)
-        return choices[np.clip(nearest + sign, 0, len(choices) - 1)]
-    moved = values * factor**sign if span.log else values + sign * (factor - 1) * (span.high - span.low)
-    if span.is_whole:
-        rounded = np.rint(moved)
-        moved = np.where(rounded == values, values + sign, rounded)
-    return np.clip(moved, span.low, span.high)
+        return span.stepped(values, float(self.factor), random.random(len(values)) < 0.5)
 
 
 def _count(quantile: Number, members: int) -> int:

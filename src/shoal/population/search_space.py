@@ -13,7 +13,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from shoal.core.struct import Range, Struct
+from shoal.core.ranges import Range
+from shoal.core.struct import Struct
 
 
 class SearchSpace(NamedTuple):
@@ -31,7 +32,7 @@ class SearchSpace(NamedTuple):
         pieces = []
         for path, start in self.varied.items():
             if isinstance(start, Range):
-                pieces.append(np.reshape(_position(start, values[path]), 1))
+                pieces.append(np.reshape(start.position(values[path]), 1))
             else:
                 pieces += [np.ravel(np.asarray(leaf)) for leaf in _weights(values[path])]
         return np.concatenate(pieces).astype(np.float32)
@@ -44,7 +45,8 @@ class SearchSpace(NamedTuple):
         x, at, values = np.asarray(coordinates, np.float32), 0, {}
         for path, start in self.varied.items():
             if isinstance(start, Range):
-                values[path] = _number(start, x[..., at])
+                position = np.clip(x[..., at].astype(np.float64), 0, 1)
+                values[path] = np.asarray(start.at(position), np.float32)
                 at += 1
                 continue
             leaves, structure = jax.tree.flatten(start)
@@ -62,14 +64,3 @@ class SearchSpace(NamedTuple):
 
 def _weights(value: Struct) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(value) if np.ndim(leaf)]
-
-
-def _position(span: Range, number: Any) -> Any:
-    low, high, number = (np.log(x) if span.log else np.asarray(x) for x in (span.low, span.high, np.float64(number)))
-    return (number - low) / (high - low)
-
-
-def _number(span: Range, position: Float[np.ndarray, "*axes"]) -> Float[np.ndarray, "*axes"]:
-    low, high = (np.log(x) if span.log else np.float64(x) for x in (span.low, span.high))
-    number = low + np.clip(position.astype(np.float64), 0, 1) * (high - low)
-    return np.asarray(np.clip(np.exp(number) if span.log else number, span.low, span.high), np.float32)

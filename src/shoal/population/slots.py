@@ -18,12 +18,13 @@ from jaxtyping import Float
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
+from shoal.core.ranges import Range
 from shoal.core.struct import static, struct
 from shoal.ops.statistics import iqm
-from shoal.population.varying import check_scored, read_range, span_of, written
+from shoal.population.varying import check_scored, read_range
 from shoal.specs.points import from_settings
 from shoal.specs.roster import Roster
-from shoal.specs.selector import FRESH, REST, Given, Outline, Range, Selector, Standing, Turnover
+from shoal.specs.selector import FRESH, REST, Given, Outline, Selector, Standing, Turnover
 from shoal.specs.settings import Setting, apply, get
 
 NO_TRIAL = -1  # as number of a trial: the slots are free
@@ -169,7 +170,7 @@ class Slots(Selector):
             vary = dict(self.vary or {})
         if not vary and self.source is None:
             raise ValueError("nothing differs between the trials: give settings, such as [{'learning_rate': 1e-3}].")
-        spans = {path: written(read_range(setting, path, span)) for path, span in vary.items()}
+        spans = {path: read_range(setting, path, span).written() for path, span in vary.items()}
         bound = self.replace(vary=spans, settings=settings)
         return bound if self.source is None else bound.fed_by(self.source)
 
@@ -206,10 +207,10 @@ class Slots(Selector):
             )
         check_scored(outline, records, "the end of a trial")
 
-    def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
+    def ranges(self, agent: Agent, env: Env) -> Mapping[str, tuple[float, float]]:
         """The lowest and the highest value of all that varies."""
         del agent, env
-        spans = {path: span_of(span) for path, span in self.vary.items()}
+        spans = {path: Range.of(span) for path, span in self.vary.items()}
         return {path: (span.low, span.high) for path, span in spans.items()}
 
     def first_seeds(self, seed_index: np.ndarray) -> np.ndarray:

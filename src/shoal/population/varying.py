@@ -14,10 +14,11 @@ import numpy as np
 from shoal.core.agent import Agent, check_choices
 from shoal.core.env import Env, Key
 from shoal.core.errors import did_you_mean
+from shoal.core.ranges import Range
 from shoal.core.struct import static, struct
-from shoal.specs.points import Span, check_read, is_initial, is_used, read_span
+from shoal.specs.points import check_read, is_initial, is_used, read_span
 from shoal.specs.roster import Roster
-from shoal.specs.selector import Given, Outline, Range, Selector, Standing
+from shoal.specs.selector import Given, Outline, Selector, Standing
 from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
 
 Bound = TypeVar("Bound", bound="Varying")
@@ -73,9 +74,9 @@ class Varying(Selector):
         for path, span in spans.items():
             _check_first(path, span, given.first.get(path) or [get(setting, path)] * (path in given.fixed))
         first = [path for path in spans if path in given.first or path in given.fixed or path in self._first]
-        return self.replace(vary={path: written(span) for path, span in spans.items()}, first_given=tuple(first))
+        return self.replace(vary={path: span.written() for path, span in spans.items()}, first_given=tuple(first))
 
-    def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
+    def ranges(self, agent: Agent, env: Env) -> Mapping[str, tuple[float, float]]:
         """The lowest and the highest value of all that varies."""
         del agent, env
         return {path: (span.low, span.high) for path, span in self._spans({}).items()}
@@ -109,10 +110,10 @@ class Varying(Selector):
     def _first(self) -> tuple:
         return self.first_given or ()
 
-    def _spans(self, hyperparameters: Mapping[str, Any]) -> dict[str, Span]:
+    def _spans(self, hyperparameters: Mapping[str, Any]) -> dict[str, Range]:
         """The span of each path that varies, of whole numbers where the roster's `hyperparameters` are integers."""
         whole = {p for p, values in hyperparameters.items() if np.issubdtype(np.asarray(values).dtype, np.integer)}
-        return {path: span_of(entry, path in whole) for path, entry in self.vary.items()}
+        return {path: Range.of(entry, path in whole) for path, entry in self.vary.items()}
 
     def _samples(self, roster: Roster, count: int, key: Key) -> dict[str, np.ndarray]:
         spans = self._spans(roster.hyperparameters)
@@ -191,10 +192,11 @@ def _range_of_first(setting: Setting, path: str, given: Given) -> Sequence:
     if hyperparameters(setting)[path].search is None:
         return min(values), max(values)
     span = read_span(setting, path)
-    return min(span.low, *values), max(span.high, *values), "log" if span.log and min(values) > 0 else "linear"
+    widened = (min(span.low, *values), max(span.high, *values), span.scale)
+    return widened[:2] if Range.of(widened).fault() else widened
 
 
-def read_range(setting: Setting, path: str, span: Sequence | None) -> Span:
+def read_range(setting: Setting, path: str, span: Sequence | None) -> Range:
     """Return the span of a path. Raises ValueError or TypeError if it cannot vary; the message names paths that can."""
     if is_static(setting, path):
         can_vary = [p for p, found in hyperparameters(setting).items() if not found.static and found.search]
@@ -218,22 +220,9 @@ def read_range(setting: Setting, path: str, span: Sequence | None) -> Span:
     return read
 
 
-def _check_first(path: str, span: Span, values: Sequence) -> None:
+def _check_first(path: str, span: Range, values: Sequence) -> None:
     if outside := [value for value in values if not span.low <= value <= span.high]:
         raise ValueError(
             f"{path} begins with {outside[0]:g}, outside of its range from {span.low:g} to {span.high:g}: widen the "
             f"range, or begin inside of it."
         )
-
-
-def written(span: Span) -> tuple:
-    """Return a span as `vary` holds it."""
-    return (*span.values, "choice") if span.values else (span.low, span.high, "log" if span.log else "linear")
-
-
-def span_of(entry: Sequence, is_whole: bool = False) -> Span:
-    """Return the span of a range in `vary`."""
-    if entry[-1] == "choice":
-        return Span(min(entry[:-1]), max(entry[:-1]), values=tuple(entry[:-1]))
-    low, high, *scale = entry
-    return Span(low, high, scale == ["log"], is_whole=is_whole)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.errors import DamagedError
+from shoal.core.ranges import SCALES
 from shoal.ops.statistics import FEWEST
 from shoal.reports.chart import Dots, Line, Mark, chart
 from shoal.reports.curves import returns_chart
@@ -398,9 +399,9 @@ def _range(span: Any) -> str:
     """Return a range of study.json as `--search` takes it: `log(0.0001,0.01)`, `5..15`, `adam|sgd`."""
     if not isinstance(span, list):
         return _short(span)
-    if len(span) == 3 and span[2] in ("log", "linear"):
+    if len(span) == 3 and span[2] in SCALES:
         low, high = (exact(value) for value in span[:2])
-        return f"log({low},{high})" if span[2] == "log" else f"{low}..{high}"
+        return f"{low}..{high}" if span[2] == "linear" else f"{span[2]}({low},{high})"
     return "|".join(exact(value) for value in span)
 
 

@@ -6,16 +6,15 @@
 import math
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from shoal.core.struct import Range, Struct
+from shoal.core.ranges import Range
+from shoal.core.struct import Struct
 from shoal.specs.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
 from shoal.specs.spec import check_settings
-
-DIGITS = 4  # significant digits of a sampled number: as many as tables and curves show
 
 
 def from_settings(settings: Sequence[Mapping[str, Any]]) -> dict[str, list]:
@@ -90,31 +89,8 @@ def from_samples(
     return {path: span.sample(samples_for(path, seed), count) for path, span in spans.items()}
 
 
-class Span(NamedTuple):
-    """The values from which one hyperparameter is sampled: a range, or a list of values that are equally likely."""
-
-    low: float
-    high: float
-    log: bool = False
-    values: tuple = ()  # the values, where it is a list of them
-    is_whole: bool = False  # whether samples of a range are rounded to whole numbers
-
-    def sample(self, generator: np.random.Generator, count: int) -> list:
-        """Return `count` independent samples: log-uniform or uniform, rounded to four digits."""
-        if self.values:
-            return [self.values[i] for i in generator.integers(len(self.values), size=count)]
-        fractions = generator.random(count)
-        if self.log:
-            numbers = np.exp(math.log(self.low) + fractions * (math.log(self.high) - math.log(self.low)))
-        else:
-            numbers = self.low + fractions * (self.high - self.low)
-        if self.is_whole:
-            return [round(number) for number in numbers.tolist()]
-        return [min(max(float(f"{number:.{DIGITS}g}"), self.low), self.high) for number in numbers.tolist()]
-
-
-def read_span(setting: Setting, path: str, span: Sequence | None = None) -> Span:
-    """Return the span of a hyperparameter: `(low, high)`, `(low, high, "log")`, `(a, b, c, "choice")`, None: declared.
+def read_span(setting: Setting, path: str, span: Sequence | None = None) -> Range:
+    """Return the range of a hyperparameter, written as `Range.of` reads it; None: the declared one.
 
     Raises ValueError for a static field, for what is no number, and for a range that is missing, empty or not finite;
     TypeError, with the nearest paths, for a path that does not exist.
@@ -130,11 +106,9 @@ def read_span(setting: Setting, path: str, span: Sequence | None = None) -> Span
     if span is None and hyper.search is None:
         raise ValueError(f"{path} declares no search range: give one, as in search={{{path!r}: (low, high)}}.")
     if span and span[-1] == "choice":
-        values = _choices(path, span[:-1], hyper)
-        return Span(min(values), max(values), values=values)
-    low, high, log = _range(path, *(span or hyper.search or ()))
+        return Range.of((*_choices(path, span[:-1], hyper), "choice"))
     is_whole = isinstance(hyper.field.default, int) and not isinstance(hyper.field.default, bool)
-    return Span(low, high, log, is_whole=is_whole)
+    return _checked(path, Range.of(span or hyper.search.written(), is_whole))  # type: ignore[union-attr]  # not None
 
 
 def samples_for(path: str, seed: int) -> np.random.Generator:
@@ -155,14 +129,15 @@ def _choices(path: str, values: Sequence, hyper: Hyperparameter) -> tuple[float 
     return tuple(values)
 
 
-def _range(path: str, low: float, high: float, scale: Any = "linear") -> Range:
-    log = scale in ("log", True)
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high) or (log and low <= 0):
+def _checked(path: str, span: Range) -> Range:
+    if not (math.isfinite(span.low) and math.isfinite(span.high)) or span.fault():
+        bounds = {"log": ", both above 0", "near1": ", both below 1"}.get(span.scale, "")
+        scale = "" if span.scale == "linear" else f", {span.scale}"
         raise ValueError(
-            f"{path} cannot be sampled from ({low}, {high}{', log' * log}): write finite numbers, the lower one first"
-            f"{', both above 0' * log}."
+            f"{path} cannot be sampled from ({span.low}, {span.high}{scale}): write finite numbers, the lower one "
+            f"first{bounds}."
         )
-    return Range(low, high, log)
+    return span
 
 
 def is_initial(setting: Setting, path: str) -> bool:

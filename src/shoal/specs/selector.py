@@ -24,7 +24,6 @@ FRESH = -1
 REST = -2
 """A value of `Turnover.source`: the slot has no member (it is idle) until a later turnover gives it one."""
 
-Range = tuple[float, float]
 Bound = TypeVar("Bound", bound="Selector")
 
 
@@ -121,7 +120,7 @@ class Selector(Struct, abc.ABC):
         """Raise ValueError if this selector cannot work in such a run. Default: raise nothing."""
         del outline
 
-    def ranges(self, agent: Agent, env: Env) -> Mapping[str, Range]:
+    def ranges(self, agent: Agent, env: Env) -> Mapping[str, tuple[float, float]]:
         """Return the hyperparameters that may change, by path, with the lowest and the highest value of each.
 
         The sizes of the run (batches, reset banks) are planned so that they hold for both values. Default: none.

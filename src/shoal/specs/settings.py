@@ -16,7 +16,8 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.struct import NUMBERS, Range, Struct, is_static_field, leaf_dtypes
+from shoal.core.ranges import Range
+from shoal.core.struct import NUMBERS, Struct, is_static_field, leaf_dtypes
 
 ENV = "env"  # the first word of a path that leads into the environment
 

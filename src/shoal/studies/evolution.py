@@ -9,12 +9,12 @@ from shoal.core.env import Env
 from shoal.core.errors import unknown_name
 from shoal.core.keys import make_key, stream
 from shoal.core.kinds import checked_kinds
+from shoal.core.ranges import Range
 from shoal.core.registry import AGENTS
 from shoal.core.struct import Struct
 from shoal.population.evolve import Evolve
 from shoal.population.experiments import Experiment, experiments
 from shoal.population.varying import read_range
-from shoal.specs.points import Span
 from shoal.specs.settings import Setting, apply, get, split, user_fields
 from shoal.specs.spec import template
 from shoal.studies.runs import train
@@ -182,7 +182,7 @@ def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple
     return tuple((path, *(given or ())) for path, given in pairs.items()), first
 
 
-def _check_start(path: str, start: Any, span: Span) -> None:
+def _check_start(path: str, start: Any, span: Range) -> None:
     """Raise ValueError for a range without width, and for a search that begins outside of its range."""
     ends = f"from {span.low:g} to {span.high:g}"
     if not span.low < span.high:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from shoal.core.errors import did_you_mean
-from shoal.population.varying import read_range, written
+from shoal.population.varying import read_range
 from shoal.specs.points import is_used
 from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
 
@@ -31,9 +31,16 @@ class Dimension(NamedTuple):
     values: Mapping[Any, Any] = {}  # of a list of values: from what Optuna holds to the value of the field
     span: tuple = ()  # of a traced path: its range, as `Slots.vary` holds it
 
+    @property
+    def is_near_one(self) -> bool:
+        """Whether the range is on the scale near 1, which Optuna lacks: its parameter is then 1 - x, on a log scale."""
+        return self.span[2:] == ("near1",)
+
     def value(self, param: Any) -> Any:
         """Return the value of the field for a parameter of a trial."""
-        return self.values[param] if self.values else param
+        if self.values:
+            return self.values[param]
+        return 1 - param if self.is_near_one else param
 
     def param(self, value: Any) -> Any:
         """Return the parameter of a trial for a value of the field, or for its name. Raises ValueError if outside."""
@@ -42,12 +49,15 @@ class Dimension(NamedTuple):
             if not names:
                 raise ValueError(f"{self.path}={value!r} is not one of {', '.join(map(str, self.values))}.")
             return names[0]
-        low, high = self.distribution.low, self.distribution.high  # type: ignore[attr-defined]  # a range
+        ends = (self.distribution.low, self.distribution.high)  # type: ignore[attr-defined]  # a range
+        low, high = self.span[:2] if self.is_near_one else ends
         whole = isinstance(self.distribution, IntDistribution)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
             raise ValueError(f"{self.path}={value!r} is not a number from {low:g} to {high:g}.")
         if whole and value != int(value):
             raise ValueError(f"{self.path}={value!r} is not a whole number.")
+        if self.is_near_one:
+            return min(max(1 - float(value), ends[0]), ends[1])
         return int(value) if whole else float(value)
 
     def described(self) -> dict[str, Any]:
@@ -55,6 +65,8 @@ class Dimension(NamedTuple):
         if self.values:
             return {"values": [list(v) if isinstance(v, tuple) else param for param, v in self.values.items()]}
         d: Any = self.distribution
+        if self.is_near_one:
+            return dict(zip(("low", "high", "scale"), self.span, strict=True))
         return {"low": d.low, "high": d.high, "scale": "log" if d.log else "linear"}
 
     def grid(self) -> list[Any]:
@@ -194,9 +206,11 @@ def _dimension(setting: Setting, path: str, span: Any) -> Dimension:
     read = read_range(setting, path, span)
     if read.low == read.high:
         raise ValueError(f"{path} has one value, {read.low:g}: give it as a field, not as a range to search.")
+    if read.scale == "near1":
+        return Dimension(path, FloatDistribution(1 - read.high, 1 - read.low, log=True), False, span=read.written())
     kind: Any = IntDistribution if read.is_whole else FloatDistribution
     low, high = (int(x) if read.is_whole else float(x) for x in (read.low, read.high))
-    return Dimension(path, kind(low, high, log=read.log), False, span=written(read))
+    return Dimension(path, kind(low, high, log=read.scale == "log"), False, span=read.written())
 
 
 def _of_values(setting: Setting, path: str, values: Sequence[Any], is_shape: bool) -> Dimension:
@@ -209,7 +223,7 @@ def _of_values(setting: Setting, path: str, values: Sequence[Any], is_shape: boo
     fields = {param: _field(setting, path, value) for param, value in held.items()}
     if is_shape:
         return Dimension(path, CategoricalDistribution([*held]), True, fields)
-    span = written(read_range(setting, path, (min(fields.values()), max(fields.values()))))
+    span = read_range(setting, path, (min(fields.values()), max(fields.values()))).written()
     return Dimension(path, CategoricalDistribution([*held]), False, fields, span)
 
 
