@@ -22,7 +22,7 @@ def wrapper_names() -> list[str]:
     """The names of the wrappers that the package exports. Does not import JAX."""
     import shoal
 
-    return sorted(name for module, names in shoal._HOME.items() if module.endswith(".wrappers") for name in names)
+    return sorted(name for name, home in shoal._HOMES.items() if home.endswith(".wrappers"))
 
 
 def add_wrap(parser: Any) -> None:
