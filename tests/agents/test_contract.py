@@ -19,7 +19,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.spaces import Box, Discrete
-from shoal.core.struct import hyper_fields, static, struct, to_arrays
+from shoal.core.struct import hyper_fields, info_of, static, struct, to_arrays
 from shoal.envs.probes import ContinuousMatching
 from shoal.nn.torsos import CNN
 from shoal.rollouts.checks import check_agent
@@ -267,7 +267,7 @@ def unread_by_update(agent, env):
 
 def is_accepted(agent, env, name):
     """Whether an agent that is not bound may have another value in a field."""
-    valid = hyper_fields(agent)[name].metadata["valid"]
+    valid = info_of(hyper_fields(agent)[name]).valid
     try:
         agent.replace(**{name: valid.low if getattr(agent, name) != valid.low else valid.high}).bind(env)
     except ValueError:

@@ -19,6 +19,7 @@ from shoal.core.struct import (
     Struct,
     hyper,
     hyper_fields,
+    info_of,
     is_concrete,
     part,
     static,
@@ -100,7 +101,7 @@ def test_field_metadata_distinguishes_static_and_hyper_fields():
     rate = hyper_fields(Settings)["rate"].metadata
     assert rate["search"] == Range(1e-3, 1.0, "log") and rate["valid"] == Range(0.0, 1.0)
     assert rate["help"] == "how fast"
-    assert static_fields(Settings)["width"].metadata["choices"] == (8, 16)
+    assert info_of(static_fields(Settings)["width"]).choices == (8, 16)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from shoal import ES, PPO, SAC, QTable
 from shoal.core.checks import check_env
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
-from shoal.core.struct import hyper_fields, to_arrays
+from shoal.core.struct import hyper_fields, info_of, to_arrays
 from shoal.population.learner_env import LearnerEnv, without_keys
 from shoal.studies.runs import train
 
@@ -113,7 +113,7 @@ def test_a_wrong_field_is_refused(fields, error, message):
         ENV.replace(**fields)
 
 
-CAPPED = [name for name in sorted(AGENTS) if any(f.metadata["cap"] for f in hyper_fields(AGENTS[name].cls).values())]
+CAPPED = [name for name in sorted(AGENTS) if any(info_of(f).cap for f in hyper_fields(AGENTS[name].cls).values())]
 
 
 @pytest.mark.parametrize("name", CAPPED)
@@ -127,7 +127,7 @@ def test_sizes_hold_for_the_largest_action(name):
     state = jax.eval_shape(inner.init, make_key(0), env)
     assert state.replay.rows * inner.num_envs >= 160
     declared = LearnerEnv(agent, env, hyperparameters=("batch_size",)).agent
-    assert declared.max_batch_size == hyper_fields(agent)["batch_size"].metadata["search"].high
+    assert declared.max_batch_size == info_of(hyper_fields(agent)["batch_size"]).search.high
     with pytest.raises(
         ValueError, match="actions set batch_size up to 512, and the agent was bound with max_batch_size=16"
     ):

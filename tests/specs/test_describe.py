@@ -14,6 +14,7 @@ from shoal.agents.ppo import PPO
 from shoal.core.errors import UntrustedError
 from shoal.core.registry import AGENTS, ENVS, import_file
 from shoal.core.spaces import Box
+from shoal.core.struct import info_of
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.core.wrappers.transform_reward import ClipReward, TransformReward
@@ -70,10 +71,10 @@ def test_defaults_are_recorded_but_not_values_set_by_bind():
 
 def test_a_choice_is_written_by_its_name():
     traced = [(name, f) for name in AGENTS for f in AGENTS[name].cls.__dataclass_fields__.values()]
-    name, field = next((name, f) for name, f in traced if len(f.metadata.get("names", ())) > 1)
-    value = AGENTS[name].build(**{field.name: field.metadata["names"][1]})
+    name, field = next((name, f) for name, f in traced if len(info_of(f).names) > 1)
+    value = AGENTS[name].build(**{field.name: info_of(field).names[1]})
     said, made = through_a_file(value)
-    assert said["fields"][field.name] == field.metadata["names"][1] and getattr(made, field.name) == 1
+    assert said["fields"][field.name] == info_of(field).names[1] and getattr(made, field.name) == 1
 
 
 @pytest.mark.parametrize(

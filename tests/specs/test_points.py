@@ -7,7 +7,7 @@ import pytest
 
 import shoal
 from shoal.agents.ppo import PPO
-from shoal.core.struct import hyper_fields
+from shoal.core.struct import hyper_fields, info_of
 from shoal.specs.points import from_samples
 from shoal.specs.settings import Setting
 from shoal.training.jobs import make_job
@@ -35,7 +35,7 @@ def test_random_settings_are_sampled_from_declared_ranges_and_recorded():
     spec = make_job("ppo", "CartPole-v1", random=200, fields={"clip": 0.1}).spec
     assert "clip" not in spec.points and "log_std_init" not in spec.points  # given; nothing where actions are discrete
     for path, values in spec.points.items():
-        low, high = hyper_fields(PPO)[path].metadata["search"][:2]
+        low, high = info_of(hyper_fields(PPO)[path]).search[:2]
         assert len(values) == 200 and low <= min(values) and max(values) <= high, path
     rates = np.log10(spec.points["learning_rate"])  # log-uniform from 1e-5 to 1e-2
     assert abs(rates.mean() + 3.5) < 0.2 and abs(rates.std() - 3 / math.sqrt(12)) < 0.1

@@ -355,7 +355,10 @@ def read_values(flag: Flag, text: str | None) -> list:
 
 def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_static: bool) -> Flag | None:
     """A field as a flag; None for a field whose values cannot be written as text."""
-    names, file = field.metadata.get("names", ()), field.metadata.get("file", False)
+    from shoal.core.struct import info_of
+
+    info = info_of(field)
+    names, file = info.names, info.file
     if isinstance(default, str) and not (is_static or names or file):
         return None  # the environment inside a wrapper, by name
     if default is dataclasses.MISSING or (is_static and default is None):
@@ -363,11 +366,11 @@ def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_sta
     if not (file or isinstance(default, (str, bool, int, float, tuple, type(None)))):
         return None  # an array, a function
     if names and not isinstance(default, str):
-        default = names[default]
+        default = names[default]  # type: ignore[index,call-overload]  # an index
     option = f"--{prefix}{path.replace('_', '-')}"
     may_be_none = default is None or type(None) in get_args(field.type)
-    about = _help(field, default, "search" in field.metadata)
-    return Flag(option, path, default, is_static, about, names, file, bool(field.metadata.get("ranges")), may_be_none)
+    about = _help(info, default)
+    return Flag(option, path, default, is_static, about, names, file, info.ranges, may_be_none)
 
 
 def _read(flag: Flag, text: str) -> Any:
@@ -439,12 +442,11 @@ def _metavar(flag: Flag) -> str:
     return kind if flag.option.startswith("--selector.") else f"{kind}[,{kind}]"
 
 
-def _help(field: dataclasses.Field, default: Any, is_hyper: bool) -> str:
-    parts = [field.metadata.get("help", "")]
-    if is_hyper and field.metadata["valid"]:
-        low, high = field.metadata["valid"][:2]
-        parts.append(f"from {low:g} to {high:g}")
-    choices = field.metadata.get("choices") or field.metadata.get("names")
+def _help(info: Any, default: Any) -> str:
+    parts = [info.help]
+    if info.valid:
+        parts.append(f"from {info.valid.low:g} to {info.valid.high:g}")
+    choices = info.choices or info.names
     if choices and not isinstance(default, bool):  # `BOOL` says it
         parts.append("one of " + ", ".join(_word(choice) for choice in choices))
     parts.append(f"default {_word(default)}")

@@ -21,6 +21,7 @@ from shoal.core.struct import (
     Struct,
     Value,
     hyper_fields,
+    info_of,
     is_concrete,
     is_number,
     number_fields,
@@ -245,7 +246,7 @@ def _check_arguments(cls: type, args: Sequence[Any], fields: Mapping[str, Any]) 
 
 def check_bound(agent: Agent) -> None:
     """Raise ValueError for an agent that is not bound to an environment."""
-    empty = [n for n, field in static_fields(agent).items() if "bind" in field.metadata and getattr(agent, n) is None]
+    empty = [n for n, field in static_fields(agent).items() if info_of(field).bind and getattr(agent, n) is None]
     if empty:
         raise ValueError(
             f"this {type(agent).__name__} was not bound to an environment: call `agent = agent.bind(env)` first, and "
@@ -260,7 +261,7 @@ def check_choices(agent: Struct) -> None:
     searching, and any other number is accepted too.
     """
     for name, field in static_fields(agent).items():
-        value, choices = getattr(agent, name), field.metadata["choices"]
+        value, choices = getattr(agent, name), info_of(field).choices
         is_number = isinstance(field.default, (int, float)) and not isinstance(field.default, bool)
         is_function = field.type is Any and callable(value)
         if choices and not is_number and not is_function and value not in choices:

@@ -36,9 +36,43 @@ Cls = TypeVar("Cls", bound=type)
 Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of the tests cannot resolve in a method
 
 
+@dataclasses.dataclass(frozen=True)
+class FieldInfo:
+    """What the field of a struct declares about itself, with `static`, `part`, `hyper` and the like."""
+
+    help: str = ""
+    static: bool = False  # it shapes the program
+    part: bool = False  # static while it holds a name or a function, a branch of the pytree while it holds a struct
+    hyper: bool = False
+    choices: tuple | None = None  # the values worth searching of a static field
+    first: Mapping[str, Callable[[Any], Any]] | None = None  # of a part: see `part`
+    search: Range | None = None
+    valid: Range | None = None
+    names: tuple[str, ...] = ()
+    cap: str = ""
+    spans_run: bool = False
+    initial: bool | Callable[[Any], bool] = False
+    bind: bool = False  # `bind` fills it in
+    file: bool = False  # it may hold the path of a file with arrays
+    stacked: bool = False  # it holds a stack of structs, whose leaves have an axis that is no sweep
+    ranges: bool = False  # it holds ranges by path
+
+    def field(self, default: Any = dataclasses.MISSING, **options: Any) -> Any:
+        """Return a field of a dataclass with this information."""
+        return dataclasses.field(default=default, metadata={"shoal": self}, **options)
+
+
+def info_of(field: dataclasses.Field) -> FieldInfo:
+    """Return what a field declares about itself; nothing for a plain one."""
+    return field.metadata.get("shoal", _PLAIN)
+
+
+_PLAIN = FieldInfo()
+
+
 def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, help: str = "") -> Any:  # noqa: A002
     """Declare a field that shapes the program. Its value must be hashable. `choices` are the values worth searching."""
-    return dataclasses.field(default=default, metadata={"static": True, "choices": choices, "help": help})
+    return FieldInfo(help=help, static=True, choices=choices).field(default)
 
 
 def part(
@@ -54,8 +88,7 @@ def part(
     may change it like a hyperparameter. `choices` are names of static values. `first` are functions by name that make a
     struct from a random key: an evolution of this field starts from such a struct.
     """
-    metadata = {"static": True, "part": True, "choices": choices, "first": first or {}, "help": help}
-    return dataclasses.field(default=default, metadata=metadata)
+    return FieldInfo(help=help, static=True, part=True, choices=choices, first=first).field(default)
 
 
 def hyper(
@@ -83,26 +116,27 @@ def hyper(
     """
     search_range = None if search is None else _range("search", search)
     valid_range = None if valid is None else _range("valid", valid)
-    metadata = {
-        "search": search_range,
-        "valid": valid_range,
-        "names": names,
-        "cap": cap,
-        "spans_run": spans_run,
-        "initial": initial,
-        "help": help,
-    }
-    return dataclasses.field(default=default, metadata=metadata)
+    info = FieldInfo(
+        help=help,
+        hyper=True,
+        search=search_range,
+        valid=valid_range,
+        names=names,
+        cap=cap,
+        spans_run=spans_run,
+        initial=initial,
+    )
+    return info.field(default)
 
 
 def filled_by_bind() -> Any:
     """Declare a static field of an agent that `bind` fills in from an environment. Before, it is None."""
-    return dataclasses.field(default=None, metadata={"static": True, "choices": None, "help": "", "bind": True})
+    return FieldInfo(static=True, bind=True).field(None)
 
 
 def from_file(*, help: str = "") -> Any:  # noqa: A002
     """Declare a field of arrays. A user gives arrays or the path of a file, which is read when a run is planned."""
-    return dataclasses.field(default=None, metadata={"file": True, "help": help})
+    return FieldInfo(help=help, file=True).field(None)
 
 
 class Struct:
@@ -170,9 +204,9 @@ def struct(cls: Cls) -> Cls:
         cls.replace = Struct.replace
     made = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(made)
-    leaves = tuple(f.name for f in fields if not f.metadata.get("static") or f.metadata.get("part"))
-    parts = frozenset(f.name for f in fields if f.metadata.get("part"))
-    statics = tuple(f.name for f in fields if f.metadata.get("static"))
+    leaves = tuple(f.name for f in fields if not info_of(f).static or info_of(f).part)
+    parts = frozenset(f.name for f in fields if info_of(f).part)
+    statics = tuple(f.name for f in fields if info_of(f).static)
 
     def child(value: Any, name: str) -> Any:
         content = getattr(value, name)
@@ -204,12 +238,12 @@ def struct(cls: Cls) -> Cls:
 
 def hyper_fields(value: Any) -> dict[str, dataclasses.Field]:
     """Return the `hyper` fields of a struct or its class, by name, in order of declaration."""
-    return {f.name: f for f in dataclasses.fields(value) if "search" in f.metadata}
+    return {f.name: f for f in dataclasses.fields(value) if info_of(f).hyper}
 
 
 def number_fields(value: Any) -> dict[str, dataclasses.Field]:
     """Return the fields of a struct or its class that hold numbers, by name, in order of declaration."""
-    return {f.name: f for f in dataclasses.fields(value) if f.type in NUMBERS and not f.metadata.get("static")}
+    return {f.name: f for f in dataclasses.fields(value) if f.type in NUMBERS and not info_of(f).static}
 
 
 def is_number(content: Any) -> bool:
@@ -227,7 +261,7 @@ def static_fields(value: Any) -> dict[str, dataclasses.Field]:
 
 def is_static_field(field: dataclasses.Field, content: Any) -> bool:
     """Return whether a field of a struct is static when it has this content."""
-    return bool(field.metadata.get("static")) and not (field.metadata.get("part") and isinstance(content, Struct))
+    return bool(info_of(field).static) and not (info_of(field).part and isinstance(content, Struct))
 
 
 def fill_caps(values: Sequence[Value]) -> list[Value]:
@@ -238,7 +272,7 @@ def fill_caps(values: Sequence[Value]) -> list[Value]:
     """
     filled = {}
     for name, field in hyper_fields(values[0]).items():
-        if not (cap := field.metadata["cap"]):
+        if not (cap := info_of(field).cap):
             continue
         limit = getattr(values[0], cap)
         largest = max(float(np.max(getattr(value, name))) for value in values)
@@ -260,7 +294,7 @@ def leaf_dtypes(value: Any) -> Any:
     either mode.
     """
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-    hypers = {f.name for f in fields if "search" in f.metadata or f.metadata.get("part")}
+    hypers = {f.name for f in fields if info_of(f).hyper or info_of(f).part}
 
     def dtype_of(path: tuple, leaf: Any) -> Any:
         dtype = _strong_dtype(leaf)
@@ -353,7 +387,7 @@ def _is_whole(content: Any) -> bool:
 
 def _names_to_indices(value: Any) -> None:
     for name, field in hyper_fields(value).items():
-        content, names = getattr(value, name), field.metadata["names"]
+        content, names = getattr(value, name), info_of(field).names
         if names and isinstance(content, str):
             if content not in names:
                 raise ValueError(
@@ -366,7 +400,7 @@ def _integers_to_floats(value: Any) -> None:
     # `clip=1` where the default is 0.2 means 1.0. An integer array would change dtypes, and JAX would trace again.
     for field in dataclasses.fields(value):
         content = getattr(value, field.name)
-        if isinstance(field.default, float) and not field.metadata.get("static"):
+        if isinstance(field.default, float) and not info_of(field).static:
             if isinstance(content, int):
                 object.__setattr__(value, field.name, float(content))
             elif isinstance(content, (np.generic, np.ndarray)) and content.dtype.kind in "biu":
@@ -405,7 +439,7 @@ def _is_of_other_kind(field: dataclasses.Field, content: Any) -> bool:
 
 def _check_ranges(value: Any) -> None:
     for name, field in hyper_fields(value).items():
-        content, valid = getattr(value, name), field.metadata["valid"]
+        content, valid = getattr(value, name), info_of(field).valid
         if valid is None or not is_concrete(content):
             continue
         numbers = np.asarray(content)

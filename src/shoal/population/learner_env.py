@@ -16,7 +16,7 @@ from shoal.core.env import Env, Key, State
 from shoal.core.keys import make_key
 from shoal.core.ranges import Range
 from shoal.core.spaces import Box
-from shoal.core.struct import Struct, hyper_fields, static, static_fields, struct, to_arrays
+from shoal.core.struct import Struct, hyper_fields, info_of, static, static_fields, struct, to_arrays
 from shoal.specs.points import check_read
 from shoal.specs.settings import Hyperparameter, Setting, apply, get, hyperparameters
 from shoal.training.plan import horizons, of_all_sizes
@@ -235,7 +235,7 @@ def _range(setting: Setting, given: Any) -> tuple[str, Range]:
         return name, found.search
     if len(bounds) not in (2, 3) or bounds[-1] == "choice":
         raise ValueError(f"{given!r} is not a range: write ({name!r}, low, high) or ({name!r}, low, high, 'log').")
-    span, valid = Range(float(bounds[0]), float(bounds[1]), *bounds[2:]), found.field.metadata.get("valid")
+    span, valid = Range(float(bounds[0]), float(bounds[1]), *bounds[2:]), info_of(found.field).valid
     if fault := span.fault() or "has one value only: give it to the agent" * (span.low == span.high):
         raise ValueError(f"the range {given!r} {fault}.")
     if valid and not (valid.low <= span.low and span.high <= valid.high):
@@ -250,11 +250,11 @@ def _possible(setting: Setting) -> list[str]:
 
 def _is_real(found: Hyperparameter) -> bool:
     """Whether a hyperparameter is a float: not a count, an index of a choice, or None."""
-    return isinstance(found.field.default, float) and not found.field.metadata.get("names")
+    return isinstance(found.field.default, float) and not info_of(found.field).names
 
 
 def _is_bound(agent: Agent) -> bool:
-    return all(getattr(agent, n) is not None for n, field in static_fields(agent).items() if "bind" in field.metadata)
+    return all(getattr(agent, n) is not None for n, field in static_fields(agent).items() if info_of(field).bind)
 
 
 def _bound(inner: Setting, ranges: dict[str, Range]) -> Agent:
@@ -268,7 +268,7 @@ def _check_caps(agent: Any, ranges: dict[str, Range]) -> None:
     """Raise ValueError for a range that ends above the cap of an agent that was bound before."""
     for name, at in ranges.items():
         field = hyper_fields(agent).get(name)
-        if field and (cap := field.metadata["cap"]) and at.high > (limit := getattr(agent, cap)):
+        if field and (cap := info_of(field).cap) and at.high > (limit := getattr(agent, cap)):
             raise ValueError(
                 f"actions set {name} up to {at.high:g}, and the agent was bound with {cap}={limit}, above which it has "
                 f"no effect: give an agent that is not bound, or a range ({name!r}, low, {limit})."

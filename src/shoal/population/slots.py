@@ -7,7 +7,6 @@ Transformer-Based Generative Models" (iteration-level scheduling), there for req
 """
 
 import abc
-import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from jaxtyping import Float
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
 from shoal.core.ranges import Range
-from shoal.core.struct import static, struct
+from shoal.core.struct import FieldInfo, static, struct
 from shoal.ops.statistics import iqm
 from shoal.population.varying import check_scored, read_range
 from shoal.specs.points import from_settings
@@ -116,18 +115,15 @@ class Slots(Selector):
     keeps the score that it had before. `shoal.tune` makes such a selector, whose trials come from Optuna.
     """
 
-    settings: Any = dataclasses.field(
-        default=None,
-        metadata={"help": "the trials, as a list of hyperparameters by path; None: they come from a study"},
-    )
-    vary: Any = dataclasses.field(
-        default=None, metadata={"help": "the range of each hyperparameter that differs between trials, by path"}
-    )
+    settings: Any = FieldInfo(
+        help="the trials, as a list of hyperparameters by path; None: they come from a study"
+    ).field(None)
+    vary: Any = FieldInfo(help="the range of each hyperparameter that differs between trials, by path").field(None)
     seeds: int = static(4, help="members of each trial")
     records: int = static(20, help="records of a trial")
     score: str = static("mean", help=f"of a trial over its members: {SCORES}")
 
-    source: Any = dataclasses.field(default=None, init=False, repr=False, metadata={"static": True})
+    source: Any = FieldInfo(static=True).field(None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("seeds", "records"):

@@ -3,7 +3,6 @@
 Selectors run on the host, so their random numbers come from NumPy, seeded with the words of a JAX key.
 """
 
-import dataclasses
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +14,7 @@ from shoal.core.agent import Agent, check_choices
 from shoal.core.env import Env, Key
 from shoal.core.errors import did_you_mean
 from shoal.core.ranges import Range
-from shoal.core.struct import static, struct
+from shoal.core.struct import FieldInfo, static, struct
 from shoal.specs.points import check_read, is_initial, is_used, read_span
 from shoal.specs.roster import Roster
 from shoal.specs.selector import Given, Outline, Selector, Standing
@@ -34,14 +33,11 @@ class Varying(Selector):
     values of the first members are sampled too, except those that the run sweeps, samples or sets itself.
     """
 
-    vary: Any = dataclasses.field(
-        default=None,
-        metadata={
-            "ranges": True,
-            "help": "the hyperparameters that vary, as PATH=RANGE, or PATH for the range that it declares; default: "
-            "all of the agent that declare a range and that you did not set",
-        },
-    )
+    vary: Any = FieldInfo(
+        ranges=True,
+        help="the hyperparameters that vary, as PATH=RANGE, or PATH for the range that it declares; default: all of "
+        "the agent that declare a range and that you did not set",
+    ).field(None)
     changes_members: ClassVar[bool] = False  # whether members that have begun get other hyperparameters
 
     first_given: tuple | None = static(None, help="paths of `vary` whose first values the user gave; set by `bind`")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from shoal.agents import presets
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import info_of
 from shoal.reports.facts import Facts
 from shoal.reports.markup import Cell, Html, joined, pairs, table, tag
 from shoal.reports.page import Section, folded
@@ -164,14 +165,14 @@ def _declared(spec: RunSpec) -> dict[str, tuple[Any, str]]:
         entry = registry[name]
         for field in dataclasses.fields(entry.cls):
             default = entry.preset.get(field.name, field.default)
-            names = field.metadata.get("names", ())
+            names = info_of(field).names
             if names and isinstance(default, int):
                 default = names[default]
-            if default is dataclasses.MISSING or not field.init or field.metadata.get("bind"):
+            if default is dataclasses.MISSING or not field.init or info_of(field).bind:
                 continue
-            if default is None and field.metadata.get("static"):
+            if default is None and info_of(field).static:
                 continue  # unused unless it is set
-            found[f"{prefix}{field.name}"] = (default, field.metadata.get("help", ""))
+            found[f"{prefix}{field.name}"] = (default, info_of(field).help)
     return found
 
 

@@ -28,7 +28,7 @@ from shoal.core.keys import Key, is_key, make_key
 from shoal.core.kinds import checked_kinds
 from shoal.core.process import check_process
 from shoal.core.spaces import Discrete, explain, misfit
-from shoal.core.struct import hyper_fields, static_fields, to_arrays
+from shoal.core.struct import hyper_fields, info_of, static_fields, to_arrays
 from shoal.rollouts.episodes import EpisodeStats
 
 VMAPPED_UPDATES = (
@@ -122,7 +122,7 @@ def _accepts_unbound(agent: Agent, hook: str) -> CheckError:
 
 
 def _declared(agent: Agent) -> list[str]:
-    return [name for name, field in static_fields(agent).items() if "bind" in field.metadata]
+    return [name for name, field in static_fields(agent).items() if info_of(field).bind]
 
 
 def _is_bound(agent: Agent) -> bool:
@@ -249,7 +249,7 @@ def _check_hyperparameters_are_traced(agent: Agent) -> None:
 
 def _smallest_values(agent: Agent) -> dict[str, Any]:
     """The lower end of the search range of each `hyper` field, or its default if it has none."""
-    searches = {name: field.metadata["search"] for name, field in hyper_fields(agent).items()}
+    searches = {name: info_of(field).search for name, field in hyper_fields(agent).items()}
     return {name: hyper_fields(agent)[name].default if s is None else s.low for name, s in searches.items()}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from shoal.agents import presets
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import info_of
 from shoal.specs.describe import Described, describe, in_words
 from shoal.specs.settings import join, setting_in_words
 from shoal.specs.spec import RunSpec, plain
@@ -41,7 +42,7 @@ def changed_fields(name: str, fields: Mapping[str, Any], registry: Registry) -> 
     entry = registry[name]
     changed = {}
     for field in dataclasses.fields(entry.cls):
-        default, names = entry.preset.get(field.name, field.default), field.metadata.get("names", ())
+        default, names = entry.preset.get(field.name, field.default), info_of(field).names
         if names and isinstance(default, int):
             default = names[default]
         if field.name in fields and default is not None and plain(fields[field.name]) != plain(describe(default)):

@@ -34,7 +34,7 @@ from shoal.core.env import Env
 from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
 from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry
-from shoal.core.struct import Struct
+from shoal.core.struct import Struct, info_of
 from shoal.core.user_code import is_installed
 from shoal.interop.foreign import ForeignEnv
 from shoal.specs.consent import check_consent, import_source
@@ -120,7 +120,7 @@ def describe_fields(value: Any) -> dict[str, Any]:
         content = getattr(value, name)
         if is_empty_static(field, content):
             continue
-        names = field.metadata.get("names")  # of a traced choice, of which the field holds the index
+        names = info_of(field).names  # of a traced choice, of which the field holds the index
         described[name] = names[int(content)] if names and np.ndim(content) == 0 else describe(content)
     return described
 

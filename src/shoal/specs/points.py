@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from shoal.core.ranges import Range
-from shoal.core.struct import Struct
+from shoal.core.struct import Struct, info_of
 from shoal.specs.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
 from shoal.specs.spec import check_settings
 
@@ -143,7 +143,7 @@ def _checked(path: str, span: Range) -> Range:
 def is_initial(setting: Setting, path: str) -> bool:
     """Return whether only a member that begins reads a hyperparameter (see `hyper(initial=...)`)."""
     found = hyperparameters(setting).get(path)
-    initial: Any = found is not None and found.field.metadata.get("initial", False)
+    initial: Any = found is not None and info_of(found.field).initial
     return bool(initial(setting.agent.bind(setting.env)) if callable(initial) else initial)
 
 

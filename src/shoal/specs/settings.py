@@ -17,7 +17,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.ranges import Range
-from shoal.core.struct import NUMBERS, Struct, is_static_field, leaf_dtypes
+from shoal.core.struct import NUMBERS, Struct, info_of, is_static_field, leaf_dtypes
 
 ENV = "env"  # the first word of a path that leads into the environment
 
@@ -39,7 +39,7 @@ class Hyperparameter(NamedTuple):
     @property
     def search(self) -> Range | None:
         """The range that a search samples from; None where the field declares none."""
-        return self.field.metadata.get("search")
+        return info_of(self.field).search
 
 
 def setting_in_words(values: Mapping[str, Any]) -> str:
@@ -201,7 +201,7 @@ def _dotted(path: tuple) -> str:
 def _walk(value: Any, prefix: str = "", static: bool = False) -> Iterator[tuple[str, Hyperparameter]]:
     for name, field in user_fields(value).items():
         content = getattr(value, name)
-        if is_empty_static(field, content) or field.metadata.get("stacked"):
+        if is_empty_static(field, content) or info_of(field).stacked:
             continue  # in a stack of structs every leaf has an axis, which does not mean a sweep
         is_static_here = static or _is_static(value, name)
         if user_fields(content):
@@ -212,7 +212,7 @@ def _walk(value: Any, prefix: str = "", static: bool = False) -> Iterator[tuple[
 
 def is_empty_static(field: dataclasses.Field, content: Any) -> bool:
     """Return whether a static field is None by default and still is: `bind` will fill it in, or it is not used."""
-    return bool(field.metadata.get("static")) and content is None and field.default is None
+    return bool(info_of(field).static) and content is None and field.default is None
 
 
 def user_fields(value: Any) -> dict[str, dataclasses.Field]:

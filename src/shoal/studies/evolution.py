@@ -11,7 +11,7 @@ from shoal.core.keys import make_key, stream
 from shoal.core.kinds import checked_kinds
 from shoal.core.ranges import Range
 from shoal.core.registry import AGENTS
-from shoal.core.struct import Struct
+from shoal.core.struct import Struct, info_of
 from shoal.population.evolve import Evolve
 from shoal.population.experiments import Experiment, experiments
 from shoal.population.varying import read_range
@@ -165,7 +165,7 @@ def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple
     pairs = dict(vary)
     first: dict[str, Struct] = {}
     for path in sorted(pairs, key=len):  # a struct before the numbers inside of it
-        given, names = pairs[path], _field(setting, path).metadata.get("first") or {}
+        given, names = pairs[path], info_of(_field(setting, path)).first or {}
         if isinstance(given, str) and given:
             if given not in names:
                 starts = f"It can start from: {', '.join(names)}." if names else "It takes no struct: give a range."

@@ -14,7 +14,7 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import Unsuited
-from shoal.core.struct import hyper_fields
+from shoal.core.struct import hyper_fields, info_of
 from shoal.population.slots import NO_TRIAL, Slots, Source, Trial
 from shoal.specs.describe import build
 from shoal.specs.settings import Setting, apply, split
@@ -211,7 +211,7 @@ def pinned(plan: Plan) -> RunSpec:
     A trial has the same bits in a run of its own only if it has the same sizes.
     """
     agent, fields = plan.agent, dict(plan.spec.fields)
-    caps = [field.metadata["cap"] for field in hyper_fields(agent).values() if field.metadata["cap"]]
+    caps = [info_of(field).cap for field in hyper_fields(agent).values() if info_of(field).cap]
     for cap in caps:
         if not fields.get(cap):
             fields[cap] = getattr(agent, cap)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from shoal.core.errors import did_you_mean
+from shoal.core.struct import info_of
 from shoal.population.varying import read_range
 from shoal.specs.points import is_used
 from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
@@ -192,11 +193,11 @@ def _dimension(setting: Setting, path: str, span: Any) -> Dimension:
         span = _undescribed(path, span)
     declared = hyperparameters(setting).get(path)
     if span is None and is_shape:
-        span = declared.field.metadata.get("choices") if declared is not None else None
+        span = info_of(declared.field).choices if declared is not None else None
         if not span:
             raise ValueError(f"{path} declares no choices: give a list of values, as in search={{{path!r}: [...]}}.")
         span = [*span]
-    names = declared.field.metadata.get("names") if declared is not None else None
+    names = info_of(declared.field).names if declared is not None else None
     if span is None and names:
         span = [*names]
     if isinstance(span, list) or (isinstance(span, tuple) and span and span[-1] == "choice"):

@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.struct import info_of
 from shoal.specs.changes import changed_fields
 from shoal.specs.describe import Described, describe, from_json, inside, to_json
 from shoal.specs.disk import replace
@@ -243,7 +244,7 @@ def _number(spec: RunSpec, path: str, value: np.generic) -> Any:
     name, registry = next(iter(env or agent)), ENVS if env else AGENTS
     of = spec.env if env else spec.agent
     field = registry[of].cls.__dataclass_fields__.get(name) if ":" not in of else None
-    if field is not None and (names := field.metadata.get("names")):
+    if field is not None and (names := info_of(field).names):
         return names[int(value)]
     if field is not None and isinstance(field.default, bool):
         return bool(value)

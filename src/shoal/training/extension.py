@@ -1,7 +1,7 @@
 """What a resumed run may change: it may get more steps, or other devices for each of its members."""
 
 from shoal.core.agent import Agent
-from shoal.core.struct import hyper_fields
+from shoal.core.struct import hyper_fields, info_of
 from shoal.specs.spec import RunSpec
 from shoal.training.folder import RunFolder
 
@@ -41,7 +41,7 @@ def _changed(spec: RunSpec, agent: Agent, before: int) -> str:
     spanning = [
         name
         for name, field in hyper_fields(agent).items()
-        if field.metadata["spans_run"] and name not in spec.varying and not spec.fields.get(name, field.default)
+        if info_of(field).spans_run and name not in spec.varying and not spec.fields.get(name, field.default)
     ]
     if not spanning:
         return ""

@@ -22,7 +22,7 @@ from shoal.core.keys import make_key
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
-from shoal.core.struct import fill_caps, hyper_fields, static_fields
+from shoal.core.struct import fill_caps, hyper_fields, info_of, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.specs.describe import build
 from shoal.specs.roster import Roster, first_roster
@@ -266,7 +266,7 @@ def outline_of(plan: Plan) -> Outline:
     """Return what a selector may check about a run."""
     agent, per_update, records = plan.agent, plan.agent.steps_per_update, range(plan.records)
     envs = _parallel(agent)
-    has_episodes = not any(f.metadata.get("file") for f in dataclasses.fields(agent))  # type: ignore[arg-type]  # a struct
+    has_episodes = not any(info_of(f).file for f in dataclasses.fields(agent))  # type: ignore[arg-type]  # a struct
     return Outline(
         members=plan.members,
         steps=tuple(plan.boundary(record) * per_update for record in records),
@@ -334,7 +334,7 @@ def default_horizon(envs: Sequence[Env]) -> int:
 def _with_files(setting: Setting) -> Setting:
     """Return the setting with every path of a file in a `from_file` field replaced by the content of the file."""
     agent = setting.agent
-    contents = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if f.metadata.get("file")}  # type: ignore[arg-type]  # a struct
+    contents = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if info_of(f).file}  # type: ignore[arg-type]  # a struct
     loaded = {name: load_demonstrations(path) for name, path in contents.items() if isinstance(path, (str, Path))}
     return apply(setting, loaded)
 
@@ -347,7 +347,7 @@ def of_all_sizes(pairs: list[Setting], varying: Sequence[str]) -> Setting:
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
     fields = user_fields(agents[0])
     # Sizes do not depend on what is in a `part`, such as the weights of a loss.
-    paths = [p for p in varying if not is_of_env(p) and not fields[p.partition(".")[0]].metadata.get("part")]
+    paths = [p for p in varying if not is_of_env(p) and not info_of(fields[p.partition(".")[0]]).part]
     columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
     return Setting(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs))
 
@@ -412,7 +412,7 @@ def _is_suited(name: str, env: Env) -> bool:
 
 def horizons(agent: Agent, steps: int) -> dict[str, float]:
     """Return the `spans_run` fields of an agent by name; `steps`, the length of the run, for those that are 0."""
-    spanning = (name for name, field in hyper_fields(agent).items() if field.metadata["spans_run"])
+    spanning = (name for name, field in hyper_fields(agent).items() if info_of(field).spans_run)
     return {name: float(getattr(agent, name) or steps) for name in spanning}
 
 

@@ -25,6 +25,7 @@ from typing import Any, get_args
 
 from shoal.core.errors import unknown_field
 from shoal.core.registry import AGENTS, ENVS
+from shoal.core.struct import info_of
 from shoal.specs import options
 from shoal.specs.describe import KINDS, Described, build, from_json, inside
 from shoal.specs.settings import replaced
@@ -190,18 +191,18 @@ class Table:
 
 def _of_type(value: Any, field: dataclasses.Field, where: str) -> Any:
     """Return the value of a field. Raises TypeError if it plainly is of another type than the field's default."""
-    default, names = field.default, field.metadata.get("names")
+    default, names = field.default, info_of(field).names
     if value == "none" and not isinstance(default, str) and (default is None or type(None) in get_args(field.type)):
         return None
     wanted = ""
     if isinstance(default, bool):
         wanted = "" if isinstance(value, bool) else "true or false"
     elif isinstance(default, (int, float)) and not (names and isinstance(value, str)):
-        if isinstance(value, tuple) and not field.metadata.get("static"):
+        if isinstance(value, tuple) and not info_of(field).static:
             wanted = "one number; a preset holds no sweep"
         elif isinstance(value, (bool, str, tuple)):
             wanted = "a number"
-        elif isinstance(default, int) and isinstance(value, float) and field.metadata.get("static"):
+        elif isinstance(default, int) and isinstance(value, float) and info_of(field).static:
             wanted = "a whole number"
     elif isinstance(default, tuple):
         wanted = "" if isinstance(value, tuple) else "a list, such as [64, 64]"

@@ -4,7 +4,6 @@ Source: Lu, Willi, Letcher and Foerster 2023, "Adversarial Cheap Talk" (ICML), s
 luchris429/adversarial-cheap-talk, `act/evo_utils.py` (`MfosWrapper`, the static network).
 """
 
-import dataclasses
 import math
 from typing import Any
 
@@ -16,7 +15,7 @@ from jaxtyping import Array, Float
 from shoal.core.env import State
 from shoal.core.keys import Key
 from shoal.core.spaces import Box
-from shoal.core.struct import Number, Struct, hyper, is_concrete, static, struct
+from shoal.core.struct import FieldInfo, Number, Struct, hyper, is_concrete, static, struct
 from shoal.core.wrappers.base import Wrapper
 
 
@@ -28,7 +27,7 @@ class MessageNetwork(Struct):
     """
 
     # Stacked: the whole field is one hyperparameter, not each of its leaves.
-    layers: tuple[dict[str, Any], ...] = dataclasses.field(metadata={"stacked": True})
+    layers: tuple[dict[str, Any], ...] = FieldInfo(stacked=True).field()
 
     @classmethod
     def zeros(cls, sizes: tuple[int, ...]) -> "MessageNetwork":

@@ -3,7 +3,6 @@
 Source: bsuite 0.3.6 `utils/wrappers.py`, Logging: the same rows.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.env import Env, Key, Observation, State
-from shoal.core.struct import Number, static, struct
+from shoal.core.struct import FieldInfo, Number, static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 from shoal.envs.bsuite.scores import Log, log_episodes
 from shoal.ops import sums
@@ -42,7 +41,7 @@ class Logbook(StatefulWrapper):
     `env_sweep={"setting": ...}`.
     """
 
-    env: Env = dataclasses.field(metadata={"stacked": True})
+    env: Env = FieldInfo(stacked=True).field()
     setting: Number = 0
     episodes: int = static(10_000)
 
