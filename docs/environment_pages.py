@@ -12,7 +12,7 @@ from page_parts import NOTICE, families, page, picture, table, value
 from shoal.core.env import Env
 from shoal.core.names import ranges
 from shoal.core.registry import ENVS, Entry
-from shoal.core.struct import static_fields
+from shoal.core.struct import info_of, static_fields
 from shoal.envs.babyai.level import BabyLevel
 from shoal.envs.meta.bandit import Bandit
 from shoal.grid.level import Level
@@ -108,9 +108,9 @@ def _section(cls: type, entries: list[Entry], shown: dict[str, str] | None) -> s
     for field in dataclasses.fields(cls):
         if not field.init:
             continue  # computed from other fields
-        choices = ", ".join(value(choice) for choice in field.metadata.get("choices") or ())
+        choices = ", ".join(value(choice) for choice in info_of(field).choices or ())
         kind = f"static: {choices}".rstrip(" :") if field.name in static else "constant"
-        about = comments.get(field.name) or field.metadata.get("help", "").replace("|", "\\|")
+        about = comments.get(field.name) or info_of(field).help.replace("|", "\\|")
         rows.append([f"`{field.name}`", value(field.default), kind, about])
     fields = table(("field", "default", "kind", ""), rows)
     parts = (f"## {cls.__name__}", names, _picture(cls, shown), _prose(cls), fields)

@@ -17,8 +17,9 @@ from results_page import CURVES, RESULTS, results
 
 from shoal.agents.presets import presets
 from shoal.cli import index
+from shoal.core.ranges import Range
 from shoal.core.registry import AGENTS, Entry
-from shoal.core.struct import hyper_fields, static_fields
+from shoal.core.struct import hyper_fields, info_of, static_fields
 
 DOCS = Path(__file__).parent
 SUITES = {
@@ -161,30 +162,29 @@ def measurements() -> str:
 def _hypers(cls: type) -> str:
     rows = []
     for name, field in hyper_fields(cls).items():
-        names = field.metadata["names"]
+        names = info_of(field).names
         default = value(names[field.default] if names else field.default)
-        valid = ", ".join(f"`{n}`" for n in names) or _range(field, "valid")
-        rows.append([f"`{name}`", default, valid, _range(field, "search"), _help(field)])
+        valid = ", ".join(f"`{n}`" for n in names) or _range(info_of(field).valid)
+        rows.append([f"`{name}`", default, valid, _range(info_of(field).search), _help(field)])
     return table(("field", "default", "valid", "search range", ""), rows)
 
 
 def _choices(cls: type) -> str:
-    fields = [field for field in static_fields(cls).values() if field.default is not None or field.metadata["help"]]
+    fields = [field for field in static_fields(cls).values() if field.default is not None or info_of(field).help]
     rows = [[f"`{f.name}`", value(f.default), _one_of(f), _help(f)] for f in fields]
     return table(("field", "default", "one of", ""), rows)
 
 
-def _range(field: dataclasses.Field, which: str) -> str:
-    found = field.metadata[which]
-    return f"{found.low:g} to {found.high:g}{', log' if found.log else ''}" if found else ""
+def _range(found: Range | None) -> str:
+    return f"{found.low:g} to {found.high:g}{'' if found.scale == 'linear' else f', {found.scale}'}" if found else ""
 
 
 def _one_of(field: dataclasses.Field) -> str:
-    return ", ".join(value(choice) for choice in field.metadata.get("choices") or ())
+    return ", ".join(value(choice) for choice in info_of(field).choices or ())
 
 
 def _help(field: dataclasses.Field) -> str:
-    return field.metadata.get("help", "").replace("|", "\\|")
+    return info_of(field).help.replace("|", "\\|")
 
 
 def _fields(fields: dict[str, Any]) -> str:
