@@ -1,5 +1,7 @@
 """The base class of levels: time limits, missions and edges. tests/parity compares the levels with MiniGrid."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +39,9 @@ def test_a_given_time_limit_is_kept():
     assert level.replace(size=16, max_steps=7).max_steps == 7
     assert level.replace(max_steps=None).max_steps == 100
     assert make("MiniGrid-Empty-5x5-v0").replace(size=16, max_steps=100).max_steps == 100
+    assert make("MiniGrid-Empty-5x5-v0", max_steps=100).replace(size=16).max_steps == 100  # that of a level of size 5
+    copied = copy.deepcopy(make("MiniGrid-Empty-5x5-v0"))
+    assert copied.replace(size=16).max_steps == 1024
 
 
 def test_a_traced_time_limit_is_kept():

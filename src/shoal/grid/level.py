@@ -90,22 +90,24 @@ class Level(Env):
     see_through_walls: bool = static(False, choices=(False, True), help="whether the agent sees the cells behind walls")
     max_steps: Number | None = None  # steps after which an episode is truncated; None: the level's own limit
 
+    _has_own_limit: ClassVar[bool] = False  # True in a level that was made without `max_steps`; JAX's copies lack it
+
     def __post_init__(self) -> None:
         check_view_size(self.view_size)
         if self.tile_size < 1:
             raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
         if self.max_steps is None:
             object.__setattr__(self, "max_steps", self.time_limit)
+            object.__setattr__(self, "_has_own_limit", True)
 
     def replace(self: Value, **changes: Any) -> Value:
         """A copy with some fields changed. Raises TypeError for a field that the level does not have.
 
-        If `max_steps` was the level's own `time_limit`, and is not among the changes, it becomes the new `time_limit`.
+        If `max_steps` was not given, and is not among the changes, it becomes the new level's own `time_limit`.
         """
         level: Any = self
-        if isinstance(level.max_steps, int) and level.max_steps == level.time_limit:
-            changes = {"max_steps": None, **changes}
-        changed: Any = Struct.replace(level, **changes)
+        own = {"max_steps": None} if level._has_own_limit else {}
+        changed: Any = Struct.replace(level, **{**own, **changes})
         return changed
 
     @abc.abstractmethod

@@ -239,7 +239,7 @@ def _with_parts(value: Any, changes: Mapping[str, Any]) -> Any:
         return tuple(changes.get(str(i), part) for i, part in enumerate(value))
     if isinstance(value, nn.Module):
         return value.clone(**changes)
-    return dataclasses.replace(value, **changes)
+    return value.replace(**changes) if isinstance(value, Struct) else dataclasses.replace(value, **changes)
 
 
 def _is_static(value: Any, name: str) -> bool:
