@@ -310,7 +310,8 @@ TABLE = {**COMMANDS, **AGENTS_AND_ENVS, **FILES, **CONTINUED, **RUNS, **OTHERS}
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working folder with an environment file, a broken file, notes, an empty folder and an unfinished run."""
-    monkeypatch.delitem(sys.modules, "my_env", raising=False)  # of another test
+    monkeypatch.delitem(sys.modules, "my_env", raising=False)  # of another test, as its folder on the path
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if "pytest-" not in part])
     for name, text in (("my_env.py", MY_ENV), ("broken.py", "class MyEnv(:\n"), ("notes.txt", "to do\n")):
         (tmp_path / name).write_text(text)
     (tmp_path / "empty").mkdir()

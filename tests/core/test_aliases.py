@@ -11,7 +11,7 @@ import shoal
 from shoal.cli import main, parser
 from shoal.core import aliases
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
-from shoal.specs.arguments import _names
+from shoal.training.jobs import ARGUMENTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLACEHOLDERS = {"RUN", "N", "X"}
@@ -42,7 +42,7 @@ def sentences():
 
 
 def test_every_alias_has_a_target():
-    known = {name for each in FUNCTIONS for name in _names(inspect.signature(each))} | all_fields()
+    known = {name for each in FUNCTIONS for name in inspect.signature(each).parameters} | {*ARGUMENTS} | all_fields()
     known |= {option.lstrip("-").replace("-", "_") for option in all_options()}
     missing = {word: meant for word, targets in aliases.ALIASES.items() for meant in targets if meant not in known}
     assert not missing
@@ -52,7 +52,7 @@ def test_every_alias_has_a_target():
 def test_no_word_of_another_library_hides_one_of_shoal():
     assert not set(aliases.OTHER_COMMANDS) & set(main.COMMANDS)
     assert not set(aliases.OTHER_AGENTS) & set(AGENTS)
-    assert not set(aliases.OTHER_ARGUMENTS) & set(_names(inspect.signature(shoal.train)))
+    assert not set(aliases.OTHER_ARGUMENTS) & set(inspect.signature(shoal.train).parameters)
     assert not set(aliases.OTHER_NAMES) & set(dir(shoal))
 
 

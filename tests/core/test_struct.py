@@ -98,9 +98,9 @@ def test_copies_and_pickles_are_equal_values():
 def test_field_metadata_distinguishes_static_and_hyper_fields():
     assert list(hyper_fields(Bounded)) == ["rate", "high"]
     assert list(static_fields(Bounded())) == ["width"]
-    rate = hyper_fields(Settings)["rate"].metadata
-    assert rate["search"] == Range(1e-3, 1.0, "log") and rate["valid"] == Range(0.0, 1.0)
-    assert rate["help"] == "how fast"
+    rate = info_of(hyper_fields(Settings)["rate"])
+    assert rate.search == Range(1e-3, 1.0, "log") and rate.valid == Range(0.0, 1.0)
+    assert rate.help == "how fast"
     assert info_of(static_fields(Settings)["width"]).choices == (8, 16)
 
 

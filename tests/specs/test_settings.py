@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from shoal.agents.ppo import PPO
+from shoal.core.ranges import Range
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.core.wrappers.frame_stack import FrameStack
 from shoal.core.wrappers.time_limit import TimeLimit
@@ -120,7 +121,7 @@ def test_numbers_inside_a_static_field_are_static():
 
 def test_hyperparameters_carry_their_declared_search_range():
     found = hyperparameters(PLAIN)
-    assert found["learning_rate"].search == (1e-5, 1e-2, True) and found["env.gravity"].search is None
+    assert found["learning_rate"].search == Range(1e-5, 1e-2, "log") and found["env.gravity"].search is None
 
 
 def test_every_leaf_of_a_population_has_a_leading_member_axis():
