@@ -94,7 +94,9 @@ def training_update(name: str, members: int, env_name: str = "", fields: dict[st
     state = jax.eval_shape(jax.vmap(lambda seed: begin(agent, env, seed, make_key(0))), jnp.arange(members))
 
     def update(state: Any, updates: Any) -> Any:
-        return jax.vmap(lambda one, n: train_chunk(one, agent, env, jnp.int32(0), n), in_axes=(0, None))(state, updates)
+        return jax.vmap(lambda one, n: train_chunk(one, agent, env, None, jnp.int32(0), n), in_axes=(0, None))(
+            state, updates
+        )
 
     return Program(
         function=update,

@@ -82,7 +82,7 @@ def training(job: dict[str, Any]) -> Work:
         return jax.vmap(lambda seed: begin(agent, env, seed, make_key(0)))(jnp.arange(job["agents"]))
 
     def run(members: Any, updates: Any) -> tuple[Any, Any]:
-        chunk = jax.vmap(lambda member, n: train_chunk(member, agent, env, jnp.int32(0), n), in_axes=(0, None))
+        chunk = jax.vmap(lambda member, n: train_chunk(member, agent, env, None, jnp.int32(0), n), in_axes=(0, None))
         return chunk(members, updates)
 
     steps = agent.num_envs * agent.num_steps * job["agents"] * job["updates"]

@@ -14,7 +14,7 @@ from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
 from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
-from shoal.training.program import Member, train_chunk
+from shoal.training.program import ChunkMetrics, Member, train_chunk
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -295,16 +295,20 @@ def test_a_small_batch_in_a_large_program_gives_the_same_update():
 def test_losses_are_averages_over_the_gradient_steps_that_were_made():
     agent, env = bound(learning_starts=25.0, train_frequency=4.0, num_steps=10)
     member = Member(begin(agent, env), jnp.bool_(True))
-    chunk = jax.jit(train_chunk)
-    first, metrics = chunk(member, agent, env, jnp.int32(0), jnp.int32(2))
-    assert metrics.weight == 0 and np.isnan(metrics.losses["loss"])
-    _, together = chunk(first, agent, env, jnp.int32(2), jnp.int32(4))
+
+    def chunk(member, clock, updates):
+        member, total = jax.jit(train_chunk)(member, agent, env, None, jnp.int32(clock), jnp.int32(updates))
+        return member, ChunkMetrics.of(total)
+
+    first, metrics = chunk(member, 0, 2)
+    assert metrics.weight == 0 and np.isnan(metrics.mean_losses["loss"])
+    _, together = chunk(first, 2, 4)
     member, each = first, []
     for clock in range(2, 6):
-        member, metrics = chunk(member, agent, env, jnp.int32(clock), jnp.int32(1))
-        each += [float(metrics.losses["loss"])] * int(metrics.weight)
+        member, metrics = chunk(member, clock, 1)
+        each += [float(metrics.mean_losses["loss"])] * int(metrics.weight)
     assert len(each) == int(together.weight) == 10  # 2, 3, 2 and 3
-    np.testing.assert_allclose(together.losses["loss"], np.mean(each), rtol=1e-5)
+    np.testing.assert_allclose(together.mean_losses["loss"], np.mean(each), rtol=1e-5)
 
 
 def test_array_sizes_are_the_largest_values_of_a_sweep():

@@ -55,7 +55,7 @@ def trained(agent, envs, form, updates=UPDATES):
     """Two members, one in each of the environments [2], after some updates in a form; NumPy, with flat moments."""
 
     def run(seed, env):
-        return train_chunk(begin(agent, env, seed, make_key(0)), agent, env, jnp.int32(0), jnp.int32(updates))[0]
+        return train_chunk(begin(agent, env, seed, make_key(0)), agent, env, None, jnp.int32(0), jnp.int32(updates))[0]
 
     members = jax.jit(in_form(jax.vmap(run), form))(jnp.arange(2), envs)
     begun = jax.vmap(lambda seed, env: begin(agent, env, seed, make_key(0)))
@@ -139,7 +139,7 @@ def test_the_gradient_steps_of_a_stopped_member_change_nothing(name):
     def run(seed):
         member = begin(agent, agent_env, seed, make_key(0))
         stopped = Member(member.state, seed == 1)  # of two members the first one is stopped
-        return member, train_chunk(stopped, agent, agent_env, jnp.int32(0), jnp.int32(8))[0]
+        return member, train_chunk(stopped, agent, agent_env, None, jnp.int32(0), jnp.int32(8))[0]
 
     agent_env = to_arrays(Blinding(continuous=name in ("sac", "td3")))
     before, after = jax.tree.map(key_words, jax.jit(in_form(jax.vmap(run), FORMS["many"]))(jnp.arange(2)))

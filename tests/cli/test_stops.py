@@ -12,6 +12,7 @@ import numpy as np
 from commands import say
 from shoal.cli.main import main
 from shoal.training import checkpoint
+from stops import assert_same_run
 from tiny import FLAGS
 
 # Killed runs.
@@ -60,20 +61,50 @@ def test_ctrl_c_in_the_last_chunk_starts_no_other_run(capsys, monkeypatch):
     assert Path("runs/r/num_envs=4/summary.json").is_file()
 
 
-def test_ctrl_c_is_noticed_during_a_chunk_and_a_second_ctrl_c_does_not_wait(tmp_path):
-    words = "train q-learning CliffWalking-v1 --steps 100_000_000_000 --records 1 --no-figures --seeds 1"  # hours
-    command = [sys.executable, "-m", "shoal.cli.main", *words.split()]
-    answers = ("compiled in", "stopping when this chunk is saved", "interrupted")
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+LONG = "train q-learning CliffWalking-v1 --num-steps 100 --records 1 --no-figures --seeds 1 --name r"  # one chunk
+STOPPING = "stopping when the training so far is saved"
+
+
+def signalled(folder, words, signals, longest=10.0, growth=8):
+    """Exit status and messages of a `shoal` process that gets each signal 0.5 s after it has said something.
+
+    `longest` and `growth` are those of the pieces of a chunk.
+    """
+    code = f"from shoal.training import pieces; pieces.LONGEST, pieces.GROWTH = {longest}, {growth}"
+    code += "; import sys; from shoal.cli.main import main; sys.exit(main())"
+    command, said = [sys.executable, "-c", code, *words.split()], ""
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         try:
-            for answer in answers:
+            for answer, number in signals:
                 while answer not in (line := process.stderr.readline()):
                     assert line, f"ended before it said {answer!r}"
+                    said += line
+                said += line
                 time.sleep(0.5)  # into the chunk
-                process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 130
+                process.send_signal(number)
+            said += process.stderr.read()
+            return process.wait(20), said
         finally:
             process.kill()
+
+
+def test_ctrl_c_is_noticed_during_a_piece_and_a_second_ctrl_c_does_not_wait(tmp_path):
+    hours, signals = f"{LONG} --steps 100_000_000_000", [("compiled in", signal.SIGINT), (STOPPING, signal.SIGINT)]
+    status, said = signalled(tmp_path, hours, signals, longest=1e9, growth=10**12)
+    assert status == 130 and "interrupted" in said
+
+
+def test_signals_end_a_chunk_early_and_the_resumed_run_has_the_same_bits(tmp_path):
+    words = f"{LONG} --steps 30_000_000"
+    status, said = signalled(tmp_path, words, [("compiled in", signal.SIGTERM)], longest=0.02)
+    assert status == 143 and STOPPING in said and "Continue with: shoal train --resume runs/r" in said
+    assert not (tmp_path / "runs" / "r" / "curves.npz").exists()  # it is within its first record
+    again = [("compiled in", signal.SIGINT)]
+    status, said = signalled(tmp_path, "train --resume runs/r --no-figures", again, longest=0.02)
+    assert status == 130 and STOPPING in said
+    assert main(["train", "--resume", "runs/r", "--no-progress", "--no-figures"]) == 0
+    assert main([*words.replace("--name r", "--name straight").split(), "--no-progress"]) == 0
+    assert_same_run(tmp_path / "runs" / "r", tmp_path / "runs" / "straight")
 
 
 def test_ctrl_c_exits_with_130_and_prints_how_to_resume(tmp_path, capsys, monkeypatch):

@@ -119,7 +119,7 @@ def test_ctrl_c_saves_a_checkpoint_and_shows_the_cursor(terminal, tmp_path):
     run.wait_for(b"steps/s")  # a record was written
     run.press(b"\x03")
     assert run.end() == 130
-    assert b"stopping when this chunk is saved" in run.painted
+    assert b"stopping when the training so far is saved" in run.painted
     assert b"Continue with: shoal train --resume runs/r" in run.painted
     assert run.painted.rindex(SHOWN) > run.painted.rindex(HIDDEN)
 

@@ -18,6 +18,8 @@ from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.policy import open_run
+from shoal.training.stopping import Stopped
+from stops import Request, assert_same_run, assert_stopped_within_a_record
 from tiny import SILENT
 
 ENVS, STEPS = 8, 16
@@ -63,6 +65,19 @@ def learners(folder):
 def split(train):
     """Two members on two devices each."""
     return train(2)
+
+
+def test_a_run_of_split_members_that_is_stopped_within_a_record_ends_with_the_same_bits(split, tmp_path, monkeypatch):
+    folder, request = RunFolder(tmp_path / "run"), Request(monkeypatch)
+    folder.create()
+    request.at = 3
+    with jax.numpy_dtype_promotion("standard"):
+        plan = make_plan(RunSpec(**SPEC, devices_per_member=2))
+        with pytest.raises(Stopped):
+            Run(plan, folder).train()
+        assert_stopped_within_a_record(folder.path, 3, records=1)
+        Run(plan, folder).train(resume=True)
+    assert_same_run(folder.path, split[0].folder.path)
 
 
 def minibatches_of(devices):

@@ -26,6 +26,8 @@ from shoal.training import checkpoint
 from shoal.training.host_evaluation import evaluate_on_host
 from shoal.training.plan import make_plan
 from shoal.training.playing import evaluate
+from shoal.training.stopping import Stopped
+from stops import Request, assert_same_run, assert_stopped_within_a_record
 from tiny import SILENT
 
 
@@ -163,6 +165,18 @@ def test_a_resumed_run_ends_with_the_same_bits(name, tmp_path):
     assert resumed.keys() == after.keys() and any(name.startswith("episodes") for name in after)
     for array in after:
         np.testing.assert_array_equal(resumed[array], after[array], err_msg=array)
+
+
+def test_a_run_that_is_stopped_within_a_record_ends_with_the_same_bits(tmp_path, monkeypatch):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    train("ppo", WalkOnHost(), seeds=2, folder=whole)
+    request = Request(monkeypatch)
+    request.at = 3
+    with pytest.raises(Stopped):
+        train("ppo", WalkOnHost(), seeds=2, folder=cut)
+    assert_stopped_within_a_record(cut, 3, records=1)
+    shoal.train(agent_of("ppo"), WalkOnHost(), resume=cut, **SILENT)
+    assert_same_run(cut, whole)
 
 
 def arrays_of(run):

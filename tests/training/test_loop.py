@@ -18,11 +18,7 @@ from listeners import Interrupt, Listener
 from shoal import PPO
 from shoal.core.errors import CheckpointError
 from shoal.core.struct import Number, struct
-from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
-from shoal.training.folder import RunFolder
-from shoal.training.loop import Run
-from shoal.training.plan import make_plan
 from shoal.training.stopping import Stopped
 from tiny import FIELDS, OPTIONS, SILENT
 
@@ -79,7 +75,7 @@ def test_a_stopped_run_resumes_bit_for_bit(result, tmp_path):
     user = Interrupt(after=2)
     with pytest.raises(Stopped, match="--resume"):
         shoal.train("ppo", "CartPole-v1", folder=tmp_path / "r", progress=False, sinks=[user], figures=False, **again)
-    assert user.heard == ["stopping when this chunk is saved; Ctrl-C again stops at once"]
+    assert user.heard == ["stopping when the training so far is saved; Ctrl-C again stops at once"]
     assert not (tmp_path / "r" / "summary.json").exists()
     assert len(shoal.load_result(tmp_path / "r").curves["env_steps"]) == 2
     before = checkpoint.read_about(checkpoint.newest(tmp_path / "r" / "checkpoints"))
@@ -219,12 +215,3 @@ def test_ctrl_c_does_not_wait_for_the_compiler(tmp_path, monkeypatch):
     finally:
         released.set()
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_request_to_stop_says_how_long_the_chunk_will_take(tmp_path):
-    run = Run(make_plan(RunSpec("ppo", "CartPole-v1", fields=FIELDS, **OPTIONS)), RunFolder(tmp_path / "run"))
-    assert run._until_saved() == ""  # nothing has begun
-    run._chunk = time.perf_counter() - 3, 10
-    assert run._until_saved() == " (3 s so far)"  # the first chunk
-    run.state = run.state.replace(updates=2, train_seconds=40.0)  # 20 s each
-    assert run._until_saved() == ", in about 3:17"

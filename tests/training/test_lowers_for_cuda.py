@@ -71,7 +71,7 @@ def lowered(case, placement):
     members = jax.eval_shape(to_begin, *two, seeds, key)
     programs = {
         "begin": (to_begin, (*two, seeds, key)),
-        "train": (placement.over_members(train_chunk, 3), (members, *two, clock, clock)),
+        "train": (placement.over_members(train_chunk, 4), (members, *two, None, clock, clock)),
         "evaluate": (placement.over_members(evaluator(2, 3, greedy=True), 4), (members, *two, seeds, key)),
     }
     return {

@@ -16,7 +16,7 @@ from shoal.core.struct import Number, Struct, hyper, struct
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
-from shoal.training.program import begin, train_chunk
+from shoal.training.program import ChunkMetrics, begin, train_chunk
 from tiny import FIELDS
 
 
@@ -73,7 +73,8 @@ def train(start, updates):
     """A member that began with a weight, and its metrics, after one chunk."""
     agent, env = Steep(start=start), make("CartPole-v1")
     member = begin(agent, env, jnp.int32(0), make_key(0))
-    return jax.jit(train_chunk)(member, agent, env, jnp.int32(0), jnp.int32(updates))
+    member, total = jax.jit(train_chunk)(member, agent, env, None, jnp.int32(0), jnp.int32(updates))
+    return member, ChunkMetrics.of(total)
 
 
 @pytest.mark.parametrize("updates", [1, 5])
@@ -81,7 +82,7 @@ def test_a_gradient_that_overflows_is_undone_although_its_loss_is_finite(updates
     member, metrics = train(22.0, updates)
     assert np.exp(88) < np.finfo(np.float32).max < 4 * np.exp(88)
     assert not member.alive and member.state.weight == 22.0 and member.state.age == 0
-    assert np.isnan(metrics.losses["loss"])
+    assert np.isnan(metrics.mean_losses["loss"])
 
 
 def test_a_replay_buffer_keeps_the_samples_of_an_undone_update():
@@ -99,7 +100,7 @@ def test_a_stopped_member_counts_no_further_episodes():
     assert metrics.episodes.count == 0 and metrics.episodes.return_sum == 0
     member, metrics = train(0.0, 5)
     assert member.alive and member.state.age == 5 and metrics.episodes.count == 5
-    np.testing.assert_allclose(metrics.losses["loss"], np.mean(np.exp(4 * _descent(5))), rtol=1e-6)
+    np.testing.assert_allclose(metrics.mean_losses["loss"], np.mean(np.exp(4 * _descent(5))), rtol=1e-6)
 
 
 def _descent(updates):
@@ -128,5 +129,5 @@ class Constant(Steep):
 def test_the_mean_loss_of_many_updates_is_exact():
     env = make("Probe-MatchingAction-v0")
     member = begin(Constant(), env, jnp.int32(0), make_key(0))
-    _, metrics = jax.jit(lambda member: train_chunk(member, Constant(), env, jnp.int32(0), jnp.int32(10**6)))(member)
-    np.testing.assert_allclose(metrics.losses["loss"], 0.1, rtol=1e-6)
+    chunk = jax.jit(lambda member: train_chunk(member, Constant(), env, None, jnp.int32(0), jnp.int32(10**6)))
+    np.testing.assert_allclose(ChunkMetrics.of(chunk(member)[1]).mean_losses["loss"], 0.1, rtol=1e-6)

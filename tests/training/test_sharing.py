@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import threading
+from contextlib import suppress
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,8 @@ from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.processes import Group, Peer, read_address
 from shoal.training.sharing import Elsewhere, agree, follow, leading, share, spans
+from shoal.training.stopping import Stopped
+from stops import Request, assert_stopped_within_a_record
 from tiny import FIELDS
 
 SPEC = RunSpec(
@@ -108,7 +111,7 @@ def train(tmp_path_factory):
             plan = make_plan(spec or SPEC, **options)
         first, *others = groups(processes)
         join = in_threads(lambda group: follow(Job(SPEC), plan, group), others)
-        with jax.numpy_dtype_promotion("standard"), leading(first, folder):
+        with jax.numpy_dtype_promotion("standard"), suppress(Stopped), leading(first, folder):
             if not resume:
                 folder.create()
             made = Run(plan, folder, group=first)
@@ -170,6 +173,20 @@ def test_a_run_with_a_selector_goes_on_in_another_number_of_processes(name, trai
     assert_same(curves, whole[2])
     if name == "evolve":
         assert folder.read_json("found.json") == whole[0].read_json("found.json")
+
+
+@pytest.mark.parametrize("where", [{"processes": 2}, {"processes": 1, "devices": 1, "memory_limit": 2}])
+def test_a_run_that_is_stopped_within_a_record_goes_on_elsewhere(where, train, exchanged, monkeypatch):
+    request, selector = Request(monkeypatch), Exchange()
+    request.at = 3
+    folder = train(3, selector=selector)[0]
+    assert_stopped_within_a_record(folder.path, 3, records=1)
+    monkeypatch.undo()
+    if "memory_limit" in where:  # in waves of two members
+        where = {**where, "memory_limit": 2 * make_plan(SPEC).member_bytes}
+    _, arrays, curves, _ = train(folder=folder, selector=selector, **where)
+    assert_same(arrays, exchanged[1])
+    assert_same(curves, exchanged[2])
 
 
 @pytest.mark.slow

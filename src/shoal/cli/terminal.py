@@ -2,7 +2,7 @@
 
 Outside of training a signal ends the command immediately, and the cursor is shown again. Threads that are compiling are
 not waited for, and no file is left half written, because files are always replaced by an atomic rename. During
-training, the first Ctrl-C, SIGTERM or SIGHUP lets the run finish its chunk and save it (`training/stopping.py`).
+training, the first Ctrl-C, SIGTERM or SIGHUP lets the run save what it has trained (`training/stopping.py`).
 """
 
 import contextlib

@@ -100,7 +100,8 @@ def train(
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; other arguments must then agree with it. `trust_source=True` executes the code that the run folder or a
     preset file names, where you have neither named it nor used it on this machine; a file that is gone or has changed
-    is replaced by its copy in the run folder. Ctrl-C, SIGTERM and SIGHUP finish the chunk, save it and raise `Stopped`.
+    is replaced by its copy in the run folder. Ctrl-C, SIGTERM and SIGHUP save the run, within about ten seconds, and
+    raise `Stopped`.
 
     An environment of your own is checked first (`shoal.check_env`), once for each content of its file; `check=False`
     leaves that out.

@@ -2,6 +2,7 @@
 
 A checkpoint of a run has three parts: the agent states (with optimizers, replay buffers and environment states), the
 policies alone, and the run's own arrays. Each part can be read alone, so a policy is loaded without its replay buffer.
+One that was made within a record has a fourth part: the sums of metrics since the last record.
 
 A checkpoint is written into a temporary directory, flushed to disk and renamed when it is complete. A process that is
 killed at any moment therefore leaves the previous one intact. `restore` compares the table of leaves and the hash of
@@ -28,8 +29,9 @@ from shoal.training.shapes import FILES, misfit
 
 FORMAT = 3
 MANIFEST = "manifest.json"
-# The parts of a checkpoint: members, policies, and the run's own arrays. The checkpoint `best` has only policies.
-LEARNERS, POLICIES, RUN = "learners", "policies", "run"
+# The parts of a checkpoint: members, policies, the run's own arrays, and within a record the sums of its metrics. The
+# checkpoint `best` has only policies.
+LEARNERS, POLICIES, RUN, TOTALS = "learners", "policies", "run", "totals"
 ROUNDING = "rounding"  # the field with the rounding of float32 sums (`ops.sums`), which older checkpoints lack: 0 there
 
 

@@ -56,6 +56,8 @@ def export(
     if not 0 <= chosen < members:
         raise ValueError(f"member={member!r} is unknown: give 'best', or a number from 0 to {members - 1}.")
     plan, policies = load_policies(run, which, trust_source=trust_source)
+    curves = _curves_of(result, chosen)
+    summary = _summary_of(result, curves, policies.names[chosen], chosen, plan.agent.steps_per_update)
     folder = RunFolder(out)
     folder.create("--out", "--out")
     about = {
@@ -71,8 +73,6 @@ def export(
     own = _spec_of(plan, policies, chosen)
     spec = without_folders(own).to_json()
     checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of_spec(spec), about)
-    curves = _curves_of(result, chosen)
-    summary = _summary_of(result, curves, policies.names[chosen], chosen)
 
     def write_curves(path: Path) -> None:
         with open(path, "wb") as file:
@@ -129,13 +129,16 @@ def _newest_of(result: Result) -> dict[str, Any]:
     return checkpoint.read_about(checkpoint_of(RunFolder(result.folder), "last"))
 
 
-def _summary_of(result: Result, curves: Mapping[str, np.ndarray], name: str, member: int) -> dict[str, Any]:
+def _summary_of(
+    result: Result, curves: Mapping[str, np.ndarray], name: str, member: int, steps_per_update: int
+) -> dict[str, Any]:
     """Return the summary of one member: as in that of the run, or from its `curves` where the run is not finished."""
+    steps = int(curves["env_steps"][-1])
     if result.is_finished:
         found = result.summary["per_member"][member]
     else:
-        last, alive = float(member_scores(dict(curves))[0]), bool(curves["alive"][-1, 0])
-        best = _newest_of(result)["best_return"][member]
+        last, alive, newest = float(member_scores(dict(curves))[0]), bool(curves["alive"][-1, 0]), _newest_of(result)
+        best, steps = newest["best_return"][member], newest["updates"] * steps_per_update
         found = {"name": name, "last": None if np.isnan(last) else last, "best": best, "alive": alive}
     one = {**found, "member": 0}
     score = _score(one["last"])
@@ -143,7 +146,7 @@ def _summary_of(result: Result, curves: Mapping[str, np.ndarray], name: str, mem
     return {
         "agent": result.spec.agent,
         "env": result.spec.env_name,
-        "steps_per_member": int(curves["env_steps"][-1]),
+        "steps_per_member": steps,
         "episodes_per_evaluation": result.spec.eval_episodes,
         "members": 1,
         "last": score,

@@ -151,7 +151,10 @@ class RunFolder:
         try:
             curves = curve_files.read(self.path, advice)
         except FileNotFoundError as error:
-            raise FileNotFoundError(f"{self.path} has no curves.npz: its first chunk was never finished.") from error
+            raise FileNotFoundError(
+                f"{self.path} has no curves.npz: its first chunk was never finished. To go on: shoal train --resume "
+                f"{self.path}"
+            ) from error
         if reason := misfit_of_curves(curves, members):
             raise reading.damaged(path, reason, advice)
         return curves

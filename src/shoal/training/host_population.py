@@ -14,7 +14,6 @@ import numpy as np
 from shoal.core.agent import Agent, AgentState, Metrics
 from shoal.core.env import Key
 from shoal.core.form import chosen, in_form
-from shoal.core.host_env import HostEnv
 from shoal.core.keys import stream
 from shoal.core.struct import Struct, struct
 from shoal.rollouts.evaluate import Evaluation
@@ -23,9 +22,10 @@ from shoal.specs.roster import Roster
 from shoal.specs.selector import FRESH, REST
 from shoal.training.host_envs import Episodes, HostEnvs
 from shoal.training.host_evaluation import evaluate_on_host, with_first_carries
+from shoal.training.placement import Placement
 from shoal.training.plan import Plan
 from shoal.training.population import kind_of
-from shoal.training.program import Member, after_update, averaged, begin, no_metrics, reseed
+from shoal.training.program import ChunkMetrics, Member, after_update, begin, no_metrics, reseed
 
 
 @struct
@@ -54,6 +54,7 @@ class HostPopulation:
         self.stop_signal = 0  # as in `Population`; here there is no other process
         self.members: list[Member] = []
         self.envs: list[HostEnvs] = []
+        self._totals: list[Metrics] = []  # of each member since the last record; empty before the first update
         self.notes: list[str] = []  # sentences for the user about environments that could not be restored
         self.seat(plan.roster)
         form = chosen(jax.default_backend())  # members are trained one at a time
@@ -81,14 +82,31 @@ class HostPopulation:
         for m in slots:
             self._begin_member(m)
 
-    def advance(self, clock: int, updates: int) -> tuple[Metrics, np.ndarray]:
-        """Train every member for `updates` updates; `clock` is the number of updates that the run has done before.
+    def advance(self, clock: int, updates: int) -> None:
+        """Train every member for `updates` updates; `clock` is the number of updates that the run has done before."""
+        slots = range(self.plan.members)
+        totals = self._totals or [self._no_metrics(m) for m in slots]
+        self._totals = [self._train(m, totals[m], clock, updates) for m in slots]
 
-        Returns (the metrics of the members [M], whether their losses and weights are finite [M]).
+    def end_record(self) -> tuple[ChunkMetrics, np.ndarray]:
+        """Return the metrics of all updates since the last record, and begin those of the next one.
+
+        They are (metrics [M], whether the losses and weights of the members are finite [M]).
         """
-        rows = [self._train(m, clock, updates) for m in range(self.plan.members)]
-        metrics = jax.tree.map(lambda *xs: np.stack([np.asarray(x) for x in xs]), *rows)
+        metrics, self._totals = ChunkMetrics.of(self.totals()), []
         return metrics, np.asarray([bool(member.alive) for member in self.members])
+
+    def totals(self) -> Metrics:
+        """Return the sums of metrics since the last record, to continue the record: leaves [M, ...]."""
+        return self._one_by_one.gather(self._totals, len(self._totals))
+
+    def load_totals(self, totals: Metrics) -> None:
+        """Continue a record with the sums that came from `totals`."""
+        self._totals = self._one_by_one.spread(totals)
+
+    def no_totals(self) -> Metrics:
+        """Return the totals before the first update of a record."""
+        return jax.tree.map(lambda x: np.full(self.plan.members, x), self._no_metrics(0))
 
     def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
@@ -140,13 +158,13 @@ class HostPopulation:
             HostMember(member.state, member.alive, envs.episodes)
             for member, envs in zip(self.members, self.envs, strict=True)
         ]
-        return self.plan.placement._replace(block=1, mesh=None).gather(rows, len(rows))
+        return self._one_by_one.gather(rows, len(rows))
 
     def load(self, members: HostMember, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
         self._close()
         self.seat(roster)
-        rows = self.plan.placement._replace(block=1, mesh=None).spread(members)
+        rows = self._one_by_one.spread(members)
         self.members = [Member(*jax.device_put((row.state, jnp.asarray(row.alive)))) for row in rows]
         self.envs = [self._open(m) for m in range(len(rows))]
         lost = sum(
@@ -170,10 +188,13 @@ class HostPopulation:
 
     # One member.
 
-    def _train(self, m: int, clock: int, updates: int) -> Metrics:
-        """Train a member, and return the metrics of these updates."""
-        agent, env, envs = self._agent(m), self._env(m), self.envs[m]
-        total = self._no_metrics(agent, env)
+    @property
+    def _one_by_one(self) -> Placement:
+        return self.plan.placement._replace(block=1, mesh=None)
+
+    def _train(self, m: int, total: Metrics, clock: int, updates: int) -> Metrics:
+        """Train a member, and return the metrics of these updates added to `total`."""
+        agent, envs = self._agent(m), self.envs[m]
         for update in range(updates if self.members[m].alive else 0):
             state = self.members[m].state
             inputs = self._inputs(agent, state)
@@ -182,7 +203,7 @@ class HostPopulation:
             self.members[m], total = self._learn(*arguments)
             if not self.members[m].alive:
                 break
-        return averaged(total)
+        return total
 
     def _roll_out(
         self, agent: Agent, state: AgentState, inputs: RolloutInputs, envs: HostEnvs
@@ -204,7 +225,7 @@ class HostPopulation:
         trajectory = envs.collect(choose, sizes.num_steps, sizes.final_slots, forget)
         return trajectory, carry
 
-    def _no_metrics(self, agent: Agent, env: HostEnv) -> Metrics:
+    def _no_metrics(self, m: int) -> Metrics:
         def one_update(agent: Any, env: Any) -> Metrics:
             state = begin(agent, env, jnp.int32(0), self.key).state
             inputs = rollout_inputs(agent, state)
@@ -216,7 +237,7 @@ class HostPopulation:
                 state, _like_trajectory(agent, states, action, output), inputs.carry, state.key, jnp.int32(0)
             )[1]
 
-        return no_metrics(jax.eval_shape(one_update, agent, env))
+        return no_metrics(jax.eval_shape(one_update, self._agent(m), self._env(m)))
 
     def _begin_member(self, m: int) -> None:
         if self.envs[m] is not None:

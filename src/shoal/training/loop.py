@@ -1,7 +1,8 @@
 """The loop of a run: compile once, then for each chunk train, evaluate, record, select, save.
 
-A chunk is one call of the compiled program. Files, messages and decisions happen on the host, between chunks. A run
-that was stopped can be resumed from its newest checkpoint, and then ends with the same bits as a run without a stop.
+A chunk is one call of the compiled program, or several where it takes long (`pieces`). Files, messages and decisions
+happen on the host, between chunks. A run that was stopped, between chunks or between the pieces of one, can be resumed
+from its newest checkpoint, and then ends with the same bits as a run without a stop.
 """
 
 import math
@@ -14,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from shoal.core.agent import Metrics
 from shoal.core.env import NAN_STATE
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import Key, make_key, stream
@@ -27,7 +27,6 @@ from shoal.specs.sources import keep
 from shoal.specs.spec import short
 from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Started, Turned
 from shoal.tracking.jsonl import JsonLines
-from shoal.tracking.text import duration
 from shoal.training import checkpoint
 from shoal.training.claim import claimed
 from shoal.training.extension import extend, split_again
@@ -37,15 +36,17 @@ from shoal.training.host import unused_gpu
 from shoal.training.host_envs import needs_host
 from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
+from shoal.training.pieces import Pieces
 from shoal.training.plan import Plan, outline_of
 from shoal.training.policy import upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
+from shoal.training.program import ChunkMetrics
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
 from shoal.training.sharing import SharedPopulation
-from shoal.training.stopping import Stopped, cleaned_up, stop_requests, stopped_at_once
+from shoal.training.stopping import Stopped, StopRequest, cleaned_up, stop_requests, stopped_at_once
 
 
 class Run:
@@ -78,15 +79,17 @@ class Run:
         self._warned_of_reuse = self._warned_of_nan = False
         self._save_share, self._is_saved = save_share, True
         self._saved_at, self._save_seconds = -math.inf, 0.0  # of the newest checkpoint of this process
-        self._chunk = (0.0, 0)  # when the present chunk began, and its updates
+        self._evaluation_seconds = 0.0  # of the newest evaluation of this process
+        self._pieces = Pieces()
+        self._seconds_before = 0.0  # from the start of the run to the checkpoint that it resumes from
         self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end and return the summary.
 
-        Raises Stopped after a request to stop (Ctrl-C, SIGTERM), once the chunk is saved. Raises FileExistsError
-        if another process writes to the folder, or if the run is new and the folder holds another run. The folders
-        that were made for a new run are removed again if it ends before it begins to train.
+        Raises Stopped after a request to stop (Ctrl-C, SIGTERM), once what is trained so far is saved. Raises
+        FileExistsError if another process writes to the folder, or if the run is new and the folder holds another run.
+        The folders that were made for a new run are removed again if it ends before it begins to train.
         """
         how = "failed"
         try:
@@ -106,10 +109,9 @@ class Run:
         self.open(resume=resume)
         again = f"shoal train --resume {self.folder.path}"
         complete = f"stopped after training was complete. To draw the figures: {again}"
-        with stop_requests(self.sinks.say, self._until_saved) as stop:
-            while self.step():
-                stop.signal = stop.signal or self.population.stop_signal
-                if stop.is_set() and not self.is_over:
+        with stop_requests(self.sinks.say, self._pieces.until_saved) as stop:
+            while self.step(stop):
+                if self._must_stop(stop) and not self.is_over:
                     self.records.save_whole(self.folder)
                     raise Stopped(f"stopped. Continue with: {again}", stop.signal)
             self.records.save_whole(self.folder)
@@ -147,7 +149,7 @@ class Run:
             keep(self.folder.path, spec)
             self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
         self.state = self.state.replace(compile_seconds=self.state.compile_seconds + compile_seconds)
-        self.started = started - (self._recorded_seconds() if resume else 0.0)
+        self.started = started - self._seconds_before
         if not self.is_over:
             steps = plan.agent.steps_per_update
             self.sinks.receive(Started(self.state.updates * steps, plan.boundary(len(self.records)) * steps))
@@ -161,18 +163,22 @@ class Run:
     def _is_scored_by_evaluations(self) -> bool:
         return outline_of(self.plan).is_scored_by_evaluations
 
-    def step(self) -> bool:
-        """Do one chunk: fill, train, evaluate, record, select, save, report. Return False if the run was over."""
+    def step(self, stop: StopRequest | None = None) -> bool:
+        """Do one chunk: fill, train, evaluate, record, select, save, report. Return False if the run was over.
+
+        With `stop`, a long chunk is trained in pieces. After a request it ends with the present piece: the run is saved
+        within the record, and the next step, also that of a resumed run, completes the chunk.
+        """
         if self.is_over:
             return False
-        self._fill()
-        record, first = len(self.records), self.state.updates
-        last = self.plan.boundary(record)
-        started = time.perf_counter()
-        self._chunk = started, last - first
-        metrics, alive = self.population.advance(first, last - first)
-        seconds = time.perf_counter() - started
-        self.state = self.state.replace(updates=last, train_seconds=self.state.train_seconds + seconds)
+        record, before = len(self.records), self.state
+        recorded, last = self._recorded_updates, self.plan.boundary(record)
+        if before.updates == recorded:
+            self._fill()
+        if (trained := self._train_to(last, stop)) is None:
+            self.save()
+            return True
+        metrics, alive = trained
         evaluation = self._evaluate(record) if self.plan.evaluates(record) else None
         line = self.records.append(
             last * self.plan.agent.steps_per_update,
@@ -185,13 +191,13 @@ class Run:
         self.records.save(self.folder)
         self._report_stopped(alive)
         self._report_nan(metrics, evaluation)
-        self._report_reuse(metrics, last - first)
+        self._report_reuse(metrics, last - recorded)
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
         turned = self._select(record, alive)
-        self._is_saved = False
         if self._is_time_to_save():
             self.save()
-        rate = (last - first) * self.plan.agent.steps_per_update * busy / seconds
+        updates, seconds = last - before.updates, self.state.train_seconds - before.train_seconds
+        rate = updates * self.plan.agent.steps_per_update * busy / seconds
         self.sinks.receive(Recorded(last, line, rate, self._seconds_left(), self._newest_of_settings()))
         if turned is not None:
             self.sinks.receive(turned)
@@ -253,6 +259,48 @@ class Run:
 
     # Parts of a chunk, in order.
 
+    @property
+    def _recorded_updates(self) -> int:
+        """The number of updates at the newest record."""
+        steps = self.records.columns.get("env_steps")
+        return int(steps[-1]) // self.plan.agent.steps_per_update if steps else 0
+
+    @property
+    def _is_within_record(self) -> bool:
+        """Whether a part of a chunk is done: a request to stop ended it before its record."""
+        return self.state.updates > self._recorded_updates
+
+    def _train_to(self, last: int, stop: StopRequest | None) -> tuple[ChunkMetrics, np.ndarray] | None:
+        """Train until `last` updates are done: (the metrics of the chunk [M], whether members are finite [M]).
+
+        Return None if a request to stop ended the chunk before. A chunk in waves is one piece, because each piece moves
+        all members to the device and back.
+        """
+        started = time.perf_counter()
+        is_divided = stop is not None and len(self.plan.waves) == 1
+        while (done := self.state.updates) < last:
+            updates = self._pieces.next(last - done) if is_divided else last - done
+            with self._pieces.timed(updates, self._seconds_after(done + updates)):
+                self.population.advance(done, updates)
+            self.state, self._is_saved = self.state.replace(updates=done + updates), False
+            if stop is not None and self._must_stop(stop):
+                break
+        trained = self.population.end_record() if self.state.updates == last else None
+        seconds = self.state.train_seconds + time.perf_counter() - started
+        self.state = self.state.replace(train_seconds=seconds)
+        return trained
+
+    def _seconds_after(self, updates: int) -> float:
+        """Return how long it takes to save the run after so many updates, with the evaluation of a record before it."""
+        record = len(self.records)
+        is_evaluated = updates == self.plan.boundary(record) and self.plan.evaluates(record)
+        return self._save_seconds + is_evaluated * self._evaluation_seconds
+
+    def _must_stop(self, stop: StopRequest) -> bool:
+        """Return whether this process or another one of the run was asked to stop."""
+        stop.signal = stop.signal or self.population.stop_signal
+        return stop.is_set()
+
     def _fill(self) -> None:
         """Let the selector change the population before the chunk begins."""
         if self.plan.selector is None:
@@ -268,7 +316,8 @@ class Run:
         key = jax.random.fold_in(stream(self.key, "evaluate"), record)
         evaluation, self.last_policy = self.population.evaluate(key)
         self._keep_best(evaluation, self.last_policy)
-        eval_seconds = self.state.eval_seconds + time.perf_counter() - started
+        self._evaluation_seconds = time.perf_counter() - started
+        eval_seconds = self.state.eval_seconds + self._evaluation_seconds
         cut = ~np.asarray(evaluation.finished) & ~self.state.roster.is_idle[:, None]
         self.state = self.state.replace(eval_seconds=eval_seconds, eval_cut=int(cut.sum()))
         return evaluation
@@ -314,7 +363,7 @@ class Run:
                     is_warning=True,
                 )
 
-    def _report_nan(self, metrics: Metrics, evaluation: Evaluation | None) -> None:
+    def _report_nan(self, metrics: ChunkMetrics, evaluation: Evaluation | None) -> None:
         """Say once that returns are NaN, and of which member."""
         is_nan = (np.asarray(metrics.episodes.count) > 0) & np.isnan(metrics.episodes.return_sum)
         if evaluation is not None:
@@ -327,7 +376,7 @@ class Run:
             f"({self.plan.names(self.state.roster)[first]}) for example: {NAN_STATE}"
         )
 
-    def _report_reuse(self, metrics: Metrics, updates: int) -> None:
+    def _report_reuse(self, metrics: ChunkMetrics, updates: int) -> None:
         """Warn once if many episodes began in a state of the reset bank that had been used before."""
         rollout, episodes = self.plan.agent.rollout, metrics.episodes
         if self._warned_of_reuse or rollout is None:
@@ -369,7 +418,7 @@ class Run:
         return Turned(self.state.updates, new.occupant.tolist(), new.parent.tolist(), turnover.notes)
 
     def save(self) -> None:
-        """Save a checkpoint, unless the newest chunk has one. Only between chunks."""
+        """Save a checkpoint, unless the newest update is in one. Only between two calls of `step`."""
         if not self._is_saved:
             started = time.perf_counter()
             self._save()
@@ -390,6 +439,7 @@ class Run:
             "records": len(self.records),
             "curves": self.records.fingerprint(),
             "compile_seconds": self.state.compile_seconds,
+            "wall_seconds": time.perf_counter() - self.started,
             "train_seconds": self.state.train_seconds,
             "eval_seconds": self.state.eval_seconds,
             "best_return": json_ready(self.state.best_return),
@@ -402,19 +452,11 @@ class Run:
             checkpoint.LEARNERS: members,
             checkpoint.POLICIES: self.population.policies_of(members),
             checkpoint.RUN: self.state.arrays(),
+            **({checkpoint.TOTALS: self.population.totals()} if self._is_within_record else {}),
         }
         target = self.folder.checkpoints / f"step-{self.state.updates:012d}"
         checkpoint.save(target, parts, self.folder.spec_hash, about)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
-
-    def _until_saved(self) -> str:
-        """Say how long the present chunk will still take, as far as earlier ones tell."""
-        began, updates = self._chunk
-        elapsed = time.perf_counter() - began
-        if not self.state.updates:
-            return f" ({duration(elapsed)} so far)" if updates else ""
-        left = self.state.train_seconds / self.state.updates * updates - elapsed
-        return f", in about {duration(left)}" if left >= 1 else ""
 
     def _seconds_left(self) -> float | None:
         if (expected := self.plan.expected_updates) is None:
@@ -486,7 +528,13 @@ class Run:
         self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
         self._was_over = about.get("over", False)  # older checkpoints lack it
+        self._seconds_before = about.get("wall_seconds") or float(self.records.columns["wall_seconds"][-1])
+        totals = None
+        if self._is_within_record:
+            totals = checkpoint.restore(path, checkpoint.TOTALS, self.population.no_totals(), spec)
         self.population.load(members, self.state.roster)
+        if totals is not None:
+            self.population.load_totals(totals)
         for note in getattr(self.population, "notes", ()):
             self.sinks.say(note)
         self._restore_best(members)
@@ -517,10 +565,6 @@ class Run:
             "env_revision": self.plan.env.revision,
             "processes": self.processes,
         }
-
-    def _recorded_seconds(self) -> float:
-        seconds = self.records.columns.get("wall_seconds", [0.0])
-        return float(seconds[-1]) if seconds else 0.0
 
 
 def check_revision(plan: Plan, policies: Any, about: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ other waves are kept on the host.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -23,7 +23,17 @@ from shoal.specs.roster import Roster
 from shoal.specs.selector import FRESH, REST
 from shoal.training.placement import joined_leaves
 from shoal.training.plan import Plan, memory_errors
-from shoal.training.program import Member, begin, evaluator, reseed, reseed_in_new_episodes, rest, train_chunk
+from shoal.training.program import (
+    ChunkMetrics,
+    Member,
+    begin,
+    evaluator,
+    no_metrics,
+    reseed,
+    reseed_in_new_episodes,
+    rest,
+    train_chunk,
+)
 
 
 class Programs(NamedTuple):
@@ -32,6 +42,7 @@ class Programs(NamedTuple):
     begin: Any
     train: Any
     evaluate: Any
+    no_metrics: Metrics  # with which every call for `train` begins a record
     seconds: float
 
 
@@ -46,6 +57,8 @@ class Population:
         # The members of each wave: with one wave a list of parts on the device (see `Placement`), with several waves
         # one tree on the host.
         self._waves: list[Any] = [None] * len(plan.waves)
+        # The metrics of each wave since the last record, as parts on the device; None before the first update.
+        self._totals: list[Any] = [None] * len(plan.waves)
         self.programs: Programs | None = None
 
     def compile(self) -> float:
@@ -56,15 +69,17 @@ class Population:
         agent, env, seed = (self._spread(x, first)[0] for x in (self._agents, self._envs, self.roster.seed_index))
         begin_all = self._over_members(begin, 3, Member)
         to_begin = jax.jit(begin_all)
-        to_train = jax.jit(self._over_members(train_chunk, 3, (Member, Metrics)), donate_argnums=0)
+        train_all = self._over_members(train_chunk, 4, (Member, Metrics))
+        to_train = jax.jit(train_all, donate_argnums=0)
         to_evaluate = jax.jit(self._over_members(evaluator(plan.spec.eval_episodes, plan.horizon, greedy=True), 4))
         member = placement.shapes(jax.eval_shape(to_begin, agent, env, seed, self.key))
         clock = np.int32(0)
+        total = self._no_metrics(jax.eval_shape(train_all, member, agent, env, None, clock, clock)[1])
         # A jaxlib bug makes some initializers of user networks deadlock on a CPU: see `linear_algebra.py`.
         if can_wait_forever(to_begin.trace(agent, env, seed, self.key)):
             to_begin = jax.jit(one_matrix_at_a_time(begin_all))
         traces = [
-            lambda: to_train.trace(member, agent, env, clock, clock),
+            lambda: to_train.trace(member, agent, env, total, clock, clock),
             lambda: to_begin.trace(agent, env, seed, self.key),
             lambda: to_evaluate.trace(member, agent, env, seed, self.key),
         ]
@@ -80,7 +95,7 @@ class Population:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # so that Ctrl-C does not wait for the compiler
         seconds = time.perf_counter() - started
-        self.programs = Programs(start, train, evaluate, seconds)
+        self.programs = Programs(start, train, evaluate, total, seconds)
         return seconds
 
     def begin(self) -> None:
@@ -88,22 +103,42 @@ class Population:
         for wave, span in enumerate(self.plan.waves):
             self._store(wave, self._new_members(span))
 
-    def advance(self, clock: int, updates: int) -> tuple[Metrics, np.ndarray]:
-        """Train every member for `updates` updates; `clock` is the number of updates that the run has done before.
-
-        Returns (the metrics of the members [M], whether their losses and weights are finite [M]).
-        """
+    def advance(self, clock: int, updates: int) -> None:
+        """Train every member for `updates` updates; `clock` is the number of updates that the run has done before."""
         assert self.programs is not None
-        parts = []
         for wave, span in enumerate(self.plan.waves):
             arguments = self._on_device(wave, span)
             # A call in which all slots are idle runs the same program with no updates.
             counts = [np.int32(updates if is_busy else 0) for is_busy in self._busy_calls(span)]
             clocks = [np.int32(clock)] * len(counts)
-            results = self._call(self.programs.train, (*arguments, clocks, counts), ())
+            totals = self._totals[wave] or [self.programs.no_metrics] * len(counts)
+            results = self._call(self.programs.train, (*arguments, totals, clocks, counts), ())
             self._store(wave, [member for member, _ in results])
-            parts.append(self._gather(span, [(metrics, member.alive) for member, metrics in results]))
-        return joined(parts)
+            self._totals[wave] = [total for _, total in results]
+
+    def end_record(self) -> tuple[ChunkMetrics, np.ndarray]:
+        """Return the metrics of all updates since the last record, and begin those of the next one.
+
+        They are (metrics [M], whether the losses and weights of the members are finite [M]).
+        """
+        waves = zip(self.plan.waves, self._totals, strict=True)
+        metrics = joined([self._gather(span, [*map(ChunkMetrics.of, parts)]) for span, parts in waves])
+        self._totals = [None] * len(self._totals)
+        return metrics, self._of_members(lambda member: member.alive)
+
+    def totals(self) -> Metrics:
+        """Return the sums of metrics since the last record on the host, to continue the record: leaves [M, ...]."""
+        return joined([self._gather(*each) for each in zip(self.plan.waves, self._totals, strict=True)])
+
+    def load_totals(self, totals: Metrics) -> None:
+        """Continue a record with the sums that came from `totals`."""
+        self._totals = [self._spread(totals, span) for span in self.plan.waves]
+
+    def no_totals(self) -> Metrics:
+        """Return the totals before the first update of a record. Only after `compile`."""
+        assert self.programs is not None
+        calls = [[self.programs.no_metrics] * len(self._busy_calls(span)) for span in self.plan.waves]
+        return joined([self._gather(*each) for each in zip(self.plan.waves, calls, strict=True)])
 
     def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
@@ -152,9 +187,7 @@ class Population:
 
     def ages(self) -> np.ndarray:
         """Return the number of updates that each member was trained for, [M]."""
-        if len(self.plan.waves) > 1:
-            return np.concatenate([wave.state.age for wave in self._waves])
-        return self._gather(self.plan.waves[0], [part.state.age for part in self._waves[0]])
+        return self._of_members(lambda member: member.state.age)
 
     def policies(self) -> Any:
         """Return the policy states (`Agent.policy_state`) of all members, with leaves [M, ...]."""
@@ -248,7 +281,18 @@ class Population:
         size = len(busy) if self.plan.placement.mesh else self.plan.placement.block
         return [bool(busy[start : start + size].any()) for start in range(0, len(busy), size)]
 
+    def _no_metrics(self, like: Metrics) -> Metrics:
+        """Return the metrics of no update as an argument of a call; `like` has their dtypes."""
+        of_members = jax.tree.map(lambda x: np.full(self.plan.members, x), no_metrics(like))
+        return jax.device_put(self._spread(of_members, self.plan.waves[0])[0])
+
     # Moving members between host and device.
+
+    def _of_members(self, read: Callable[[Member], Any]) -> np.ndarray:
+        """Return a part of all members on the host, [M]."""
+        if len(self.plan.waves) > 1:
+            return np.concatenate([read(wave) for wave in self._waves])
+        return self._gather(self.plan.waves[0], [read(part) for part in self._waves[0]])
 
     def _call(self, program: Any, per_call: Any, shared: Any) -> list[Any]:
         with memory_errors(self.plan):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Int
 
@@ -94,26 +95,26 @@ def rest(member: Member) -> Member:
 
 
 def train_chunk(
-    member: Member, agent: Agent, env: Env, clock: Int[Array, ""], updates: Int[Array, ""]
+    member: Member, agent: Agent, env: Env, total: Metrics | None, clock: Int[Array, ""], updates: Int[Array, ""]
 ) -> tuple[Member, Metrics]:
-    """Do `updates` updates of one member. Returns (member, metrics of these updates).
+    """Do `updates` updates of one member. Returns (member, `total` with the metrics of these updates added).
 
-    Episode statistics are summed and losses averaged; losses are NaN where there was no gradient step.
+    `total` has the sums since the last record; None stands for those of no update (`no_metrics`).
 
     If the losses or the new policy of an update are not finite, the update is undone and the member is not trained any
     more: it keeps its last finite state, and later updates do not count. `updates` is traced, so that chunks of any
-    length share one program.
+    length, and parts of a chunk, share one program.
     """
     update = jax.jit(type(agent).update)  # `jit`, so that it is traced once for both the shapes and the loop
-    zero = no_metrics(jax.eval_shape(update, agent, guard(member), env, clock)[1])
+    if total is None:
+        total = no_metrics(jax.eval_shape(update, agent, guard(member), env, clock)[1])
 
     def one_update(i: Int[Array, ""], loop: tuple[Member, Metrics]) -> tuple[Member, Metrics]:
         member, total = loop
         state, metrics = update(agent, guard(member), env, clock + i)
         return after_update(member, agent, state, metrics, total)
 
-    member, total = jax.lax.fori_loop(0, updates, one_update, (member, zero))
-    return member, averaged(total)
+    return jax.lax.fori_loop(0, updates, one_update, (member, total))
 
 
 def after_update(
@@ -149,15 +150,29 @@ def without(tree: Any, others: Any) -> list[Any]:
     return [x for x in jax.tree.leaves(tree) if id(x) not in known]
 
 
-def no_metrics(shapes: Metrics) -> Metrics:
-    """Return the metrics of no update; `shapes` are those of one."""
-    zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+def no_metrics(like: Metrics) -> Metrics:
+    """Return the metrics of no update of one member, in the dtypes of others."""
+    zero = jax.tree.map(lambda x: jnp.zeros((), x.dtype), like)
     return zero.replace(episodes=type(zero.episodes).zero(), rounding=(zero.losses, zero.weight))
 
 
-def averaged(total: Metrics) -> Metrics:
-    """Return the metrics of a chunk: losses are averages, NaN if there was no gradient step."""
-    return total.replace(losses=jax.tree.map(lambda x: x / total.weight, total.losses), rounding=None)
+class ChunkMetrics(NamedTuple):
+    """The sums over the updates of a chunk that a record is made of."""
+
+    episodes: Any  # `rollouts.episodes.EpisodeStats`
+    losses: dict[str, Any]
+    weight: Any = 1.0  # sum of the weights of the losses
+
+    @classmethod
+    def of(cls, total: Metrics) -> "ChunkMetrics":
+        """Return these parts of the metrics of a chunk."""
+        return cls(total.episodes, total.losses, total.weight)
+
+    @property
+    def mean_losses(self) -> dict[str, Any]:
+        """The losses averaged over the chunk; NaN where there was no gradient step."""
+        with np.errstate(invalid="ignore"):
+            return {name: np.asarray(loss) / np.asarray(self.weight) for name, loss in self.losses.items()}
 
 
 def where_alive(alive: Bool[Array, ""], new: Any, old: Any) -> Any:

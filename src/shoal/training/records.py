@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
@@ -14,6 +13,7 @@ from shoal.specs.roster import NOBODY
 from shoal.tracking.jsonl import as_line
 from shoal.training import curve_files
 from shoal.training.folder import RunFolder, json_ready
+from shoal.training.program import ChunkMetrics
 from shoal.training.reading import damaged
 
 WIDEST = {"b": "?", "i": "<i8", "u": "<u8", "f": "<f8"}  # by kind of dtype
@@ -39,7 +39,7 @@ class Records:
         self,
         env_steps: int,
         wall_seconds: float,
-        metrics: Metrics,
+        metrics: ChunkMetrics,
         alive: np.ndarray,
         evaluation: Evaluation | None,
         slots: Mapping[str, np.ndarray] | None = None,
@@ -50,7 +50,7 @@ class Records:
         """
         row = {"env_steps": np.asarray(env_steps, np.int64), "wall_seconds": np.asarray(wall_seconds, np.float64)}
         row |= _episode_columns(metrics.episodes)
-        row |= {name: np.asarray(loss) for name, loss in metrics.losses.items()}
+        row |= metrics.mean_losses
         row["alive"] = alive
         row |= _eval_columns(evaluation, self.members)
         row |= slots or {}

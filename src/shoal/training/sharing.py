@@ -29,11 +29,15 @@ from shoal.training.placement import make_placement
 from shoal.training.plan import Plan
 from shoal.training.population import Population, joined
 from shoal.training.processes import Group, Peer
-from shoal.training.program import Member
+from shoal.training.program import ChunkMetrics, Member
 from shoal.training.result import Result
 from shoal.training.stopping import Stopped, stop_requests
 
-CALLS = ("compile", "begin", "advance", "evaluate", "renew", "ages", "to_host", "load")  # methods of `Population`
+# Methods of `Population`.
+CALLS = (
+    "compile", "begin", "advance", "end_record", "evaluate", "renew", "ages",
+    "to_host", "load", "totals", "load_totals", "no_totals",
+)  # fmt: skip
 
 
 class SharedPopulation:
@@ -55,9 +59,25 @@ class SharedPopulation:
         """Begin a new member in every slot."""
         self._call("begin")
 
-    def advance(self, clock: int, updates: int) -> tuple[Metrics, np.ndarray]:
-        """Train every member for `updates` updates: (metrics [M], whether losses and weights are finite [M])."""
-        return joined(self._call("advance", clock, updates))
+    def advance(self, clock: int, updates: int) -> None:
+        """Train every member for `updates` updates."""
+        self._call("advance", clock, updates)
+
+    def end_record(self) -> tuple[ChunkMetrics, np.ndarray]:
+        """End a record: (metrics since the last one [M], whether losses and weights are finite [M])."""
+        return joined(self._call("end_record"))
+
+    def totals(self) -> Metrics:
+        """Return the sums of metrics since the last record on the host of process 0: leaves [M, ...]."""
+        return joined(self._call("totals"))
+
+    def load_totals(self, totals: Metrics) -> None:
+        """Continue a record with the sums that came from `totals`."""
+        self._call("load_totals", split=(totals,))
+
+    def no_totals(self) -> Metrics:
+        """Return the totals before the first update of a record. Only after `compile`."""
+        return joined(self._call("no_totals"))
 
     def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
@@ -224,6 +244,8 @@ def _carry_out(population: Population, name: str, leaves: list[Any]) -> Any:
     arguments: Any = leaves
     if name == "load":
         arguments = jax.tree.unflatten(jax.tree.structure((population.shapes(), population.roster)), leaves)
+    elif name == "load_totals":
+        arguments = [jax.tree.unflatten(jax.tree.structure(population.no_totals()), leaves)]
     elif name == "advance":
         arguments = map(int, leaves)
     elif name == "renew":

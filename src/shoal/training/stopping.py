@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 REQUESTS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
-ANSWER = "stopping when this chunk is saved{}; Ctrl-C again stops at once"
+ANSWER = "stopping when the training so far is saved{}; Ctrl-C again stops at once"
 
 
 class Stopped(Exception):
