@@ -1,12 +1,13 @@
 """The trials of a study in a tracker: each one once, also after errors, and in bounded memory."""
 
+import signal
 import threading
 import time
 
 import pytest
 
 from listeners import Listener
-from shoal.tracking import background, trials
+from shoal.tracking import background, sending, trials
 from shoal.tracking.events import Closed, Finished, Message, Sink, Sinks, TrialEnded
 from shoal.tracking.mlflow import Mlflow
 from shoal.tracking.progress import Warnings
@@ -225,3 +226,41 @@ def wait(condition):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_tracker_that_did_not_answer_is_waited_for_once(limit, monkeypatch):
+    monkeypatch.setattr(sending, "SHORT", 0.1)
+    monkeypatch.setattr(sending.TrackerSink, "unanswered", set())
+    monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
+    tracker, waits = Silent(), []
+    for hangs in (True, True, False, True):  # the third run is sent, so the fourth waits as long as the first
+        tracker.hangs.clear() if hangs else tracker.hangs.set()
+        sink = TrialSink(tracker, STUDY, again="shoal track runs/x")
+        began = time.monotonic()
+        heard = send(sink, [trial(0), Closed()])
+        waits.append(time.monotonic() - began > 0.9)
+        assert ("Memory does not have" in heard[-1]) == hangs if heard else not hangs
+    assert waits == [True, False, False, True]
+
+
+class Interrupted(Memory):
+    """A server that does not answer; the user presses Ctrl-C while it is waited for."""
+
+    title = "Interrupted"
+
+    def connect(self):
+        time.sleep(0.7)  # until the run has ended
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(60)
+
+
+def test_ctrl_c_says_of_every_tracker_what_it_does_not_have():
+    trackers = [Silent(), Interrupted(), Silent()]
+    listener = Heard()
+    sinks = Sinks([listener, *(TrialSink(each, STUDY, again="shoal track runs/x") for each in trackers)])
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        sinks.receive(trial(0))
+        sinks.receive(Closed())
+    assert time.monotonic() - began < 5.0
+    assert len(listener.warnings) == 3 and all("it was interrupted" in text for text in listener.warnings)

@@ -9,7 +9,7 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ class StudySink(TrialSink):
         if not isinstance(event, Closed):
             yield from super().receive(event)
 
-    def close(self, how: str) -> Iterator[Message | None]:
+    def close(self, how: str) -> Generator[Message | None, None, None]:
         """Send the rest, and the end of the study; yield what the user is told.
 
         A worker that has no more trials and does not write the results leaves the run open for the one that does.

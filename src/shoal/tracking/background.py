@@ -1,5 +1,6 @@
 """Work in a thread that is repeated when it fails: how trackers are written without slowing down a run."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -45,11 +46,12 @@ class Background:
         """Whether the thread has done all work and has ended, or was never asked."""
         return self._thread is None or not self._thread.is_alive()
 
-    def finish(self, seconds: float) -> bool:
+    def finish(self, seconds: float, most: float = math.inf) -> bool:
         """Call `work` once more and wait up to `seconds` for its end. Returns whether there is no point in waiting on.
 
         That is when everything is done, when it has failed for PATIENCE seconds since the first call of `finish`, or
-        when there was no progress for LONGEST_SILENCE seconds. After the end `error` is None if all work was done.
+        when there was no progress for LONGEST_SILENCE seconds; each for `most` seconds, where these are fewer. After
+        the end `error` is None if all work was done.
         """
         with self._changed:
             if not self._finishing:
@@ -61,9 +63,10 @@ class Background:
             if self._thread is not None:
                 self._thread.join(0.05)
             now = time.monotonic()
-            silent = now - self._moved > LONGEST_SILENCE
-            if silent or self.error is not None and now - self._began > PATIENCE:
-                self.error = self.error or TimeoutError(f"no answer for {LONGEST_SILENCE:.0f} s")
+            longest = min(LONGEST_SILENCE, most)
+            silent = now - self._moved > longest
+            if silent or self.error is not None and now - self._began > min(PATIENCE, most):
+                self.error = self.error or TimeoutError(f"no answer for {longest:.0f} s")
                 self.give_up()
                 return True
         return self.is_done

@@ -8,7 +8,8 @@ to several sinks; a sink that raises an error does not stop the run.
 
 import abc
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -142,7 +143,7 @@ class Sinks(Sink):
         """Send a message to every sink."""
         self.receive(Message(text, is_warning))
 
-    def _answers(self, sink: Sink, event: Event) -> Iterator[Message | None]:
+    def _answers(self, sink: Sink, event: Event) -> Generator[Message | None, None, None]:
         """Send an event to a sink when this is iterated; yield its answers. An error removes the sink."""
         try:
             yield from _messages(sink.receive(event))
@@ -154,14 +155,25 @@ class Sinks(Sink):
             self.say(text, is_warning=True)
 
 
-def in_turns(iterators: Iterable[Iterator[Any]]) -> Iterator[Any]:
-    """Yield an item of each iterator in turn until all have ended."""
-    left = deque(iterators)
+def in_turns(generators: Iterable[Generator[Any, None, None]]) -> Iterator[Any]:
+    """Yield an item of each generator in turn until all have ended.
+
+    A KeyboardInterrupt in one of them is raised in all others too, which may yield items before they end.
+    """
+    left = deque(generators)
     while left:
-        iterator = left.popleft()
-        for item in islice(iterator, 1):
-            yield item
-            left.append(iterator)
+        generator = left.popleft()
+        try:
+            for item in islice(generator, 1):
+                yield item
+                left.append(generator)
+        except KeyboardInterrupt as interrupt:
+            for other in left:
+                with suppress(KeyboardInterrupt):
+                    yield next(other, None)  # one that has not begun could not catch it
+                    yield other.throw(interrupt)
+                    yield from other
+            raise
 
 
 def _messages(answer: object) -> Iterator[Message | None]:

@@ -1,8 +1,10 @@
 """The base class of sinks that write to an experiment tracker, in a background thread."""
 
 import abc
+import math
 import time
 from collections.abc import Iterator
+from typing import ClassVar
 
 from shoal.core.secrets import scrubbed
 from shoal.tracking.background import Background
@@ -11,6 +13,7 @@ from shoal.tracking.tracker import Tracker
 
 LONGEST_ERROR = 200  # characters of a tracker's error in a message
 QUIET = 2.0  # seconds of waiting at the end before a message says so
+SHORT = 3.0  # seconds of waiting at the end for a tracker that did not answer at the end of the run before
 
 
 class TrackerSink(Sink):
@@ -20,6 +23,8 @@ class TrackerSink(Sink):
     hardly slowed by a tracker: nothing waits for it before the end, and there only while it makes progress.
     """
 
+    unanswered: ClassVar[set[tuple[str, str]]] = set()  # trackers and URIs for which the run before waited in vain
+
     def __init__(self, tracker: Tracker) -> None:
         """Nothing is sent before the first event."""
         self.tracker = tracker
@@ -28,6 +33,7 @@ class TrackerSink(Sink):
         self._background = Background(self._send, f"shoal {tracker.title}")
         self.remarks: list[str] = []  # about what is left out on purpose, for the user
         self._complained = self._over = False
+        self._place = (tracker.title, tracker.uri)
 
     @property
     def is_sent(self) -> bool:
@@ -88,6 +94,7 @@ class TrackerSink(Sink):
         self.tracker.connect()
         self.progress()
         self.send(how)
+        self.unanswered.discard(self._place)
         self._over = bool(how)
 
     def _close(self, how: str) -> Iterator[Message | None]:
@@ -101,7 +108,7 @@ class TrackerSink(Sink):
         interrupted: KeyboardInterrupt | None = None
         began, said = time.monotonic(), False
         try:
-            while not self._background.finish(0.5):
+            while not self._background.finish(0.5, SHORT if self._place in self.unanswered else math.inf):
                 if said or time.monotonic() - began < QUIET:
                     yield None
                     continue
@@ -110,6 +117,8 @@ class TrackerSink(Sink):
         except KeyboardInterrupt as error:
             interrupted = error
             self._background.give_up()
+        if self._background.error is not None:
+            self.unanswered.add(self._place)
         if not self.is_sent:
             self.tracker.abandon()
         self.ended()
