@@ -89,7 +89,7 @@ def test_optuna_refuses_these_samplers_too_and_takes_the_others():
     space = read_space(Setting(AGENTS["ppo"].cls(), make("CartPole-v1")), ["learning_rate", "clip"])
 
     def ask_again(name):
-        study = open_study("memory", "two", {}, ["maximize"] * 2, make_sampler(name, 0, "w0", 0))
+        study = open_study("memory", "two", {}, ["maximize"] * 2, make_sampler(name, 0))
         with TrialStore(study, space.distributions, trials=40) as store:
             for i, trial in enumerate(store.ask(20)):
                 if i == 3:

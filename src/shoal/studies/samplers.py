@@ -3,7 +3,6 @@
 import itertools
 import math
 import warnings
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -131,30 +130,28 @@ class ByNumber(BaseSampler):
         return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
 
 
-def make_sampler(name: str, seed: int, worker: str, begun: int) -> BaseSampler:
-    """Return a sampler. The random numbers of "random" and "tpe" follow from the seed and the number of a trial.
+def make_sampler(name: str, seed: int) -> BaseSampler:
+    """Return a sampler whose random numbers follow from the seed and the number of a trial.
 
-    Those of others follow from the seed, the worker, and the trials that the study has had. So neither two workers nor
-    a worker that is started again suggest the same trials twice. A Sobol sequence is shared by all workers: it depends
-    on the seed only. A grid needs no sampler: `enqueue_grid` has made all its trials.
+    A Sobol sequence depends on the seed only: all workers of a study share it. A grid needs no sampler: `enqueue_grid`
+    has made all its trials.
     """
-    own = int(np.random.SeedSequence([seed, zlib.crc32(worker.encode()), begun]).generate_state(1)[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match name:
             case "random" | "grid":
                 return ByNumber(RandomSampler, seed)
             case "qmc":
-                rest = RandomSampler(seed=own)
+                rest = ByNumber(RandomSampler, seed)
                 return QMCSampler(scramble=True, seed=seed, independent_sampler=rest, warn_independent_sampling=False)
             case "tpe":
                 return ByNumber(lambda of_trial: TPESampler(seed=of_trial), seed)
             case "gp":
-                return GPSampler(seed=own)
+                return ByNumber(lambda of_trial: GPSampler(seed=of_trial), seed)
             case "cmaes":
-                return CmaEsSampler(seed=own, warn_independent_sampling=False)
+                return ByNumber(lambda of_trial: CmaEsSampler(seed=of_trial, warn_independent_sampling=False), seed)
             case "nsga2":
-                return NSGAIISampler(seed=own)
+                return ByNumber(lambda of_trial: NSGAIISampler(seed=of_trial), seed)
     raise unknown_name("sampler", name, SAMPLERS)
 
 

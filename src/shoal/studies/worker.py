@@ -85,13 +85,13 @@ class Worker:
         except Exception:
             self.folder.remove_if_empty()
             raise
-        begun, best = len(study.get_trials(deepcopy=False)), best_trials(study)
+        best = best_trials(study)
         if self.front is None:
             self.best = (best[0].values[0], best[0].number) if best else None
         else:
             name_objectives(study, spec.objectives)
             self.front = Front(trial.values for trial in best)
-        study.sampler = make_sampler(spec.sampler, spec.run.seed, self.name, begun)
+        study.sampler = make_sampler(spec.sampler, spec.run.seed)
         enqueue(study, space, queue)
         if spec.sampler == "grid":
             enqueue_grid(study, space, spec.run.seed)
