@@ -19,7 +19,7 @@ from shoal.core.process import check_process
 from shoal.core.spaces import Box, MultiDiscrete, mask_parts
 from shoal.interop.flat import FlatEnv, Leaves, Structure, key_of
 from shoal.interop.packed import Packing
-from shoal.interop.to_gymnasium import action_of, check_action, element_of, env_of, space_of, warn_of_nan, with_limit
+from shoal.interop.to_gymnasium import SpecWithLimit, action_of, check_action, element_of, env_of, space_of, warn_of_nan
 
 FPS = 15
 MODES = ("human", "rgb_array")
@@ -38,6 +38,7 @@ class ShoalEnv(gymnasium.Env):
     """
 
     metadata = {"render_modes": [*MODES], "render_fps": FPS}
+    spec = SpecWithLimit()  # type: ignore[assignment]  # an attribute in Gymnasium
 
     def __init__(self, env: Env | str, render_mode: str | None = None, **fields: Any) -> None:
         """`env` is an environment of shoal or its name, `fields` are fields of a named environment.
@@ -49,20 +50,10 @@ class ShoalEnv(gymnasium.Env):
         self.env, self.render_mode = env_of(env, fields), render_mode
         self.observation_space = space_of(self.env.observation_space)
         self.action_space = space_of(self.env.action_space)
-        self._spec: Any = None
         self._words: Any = None  # of `Moment`, on the device
         self._prepare()
         self._is_over = self._said_nan = False
         self._window: Any = None
-
-    @property
-    def spec(self) -> Any:
-        """Gymnasium's spec of this environment, with its time limit; None unless `gymnasium.make` made it."""
-        return with_limit(self._spec, self.env)
-
-    @spec.setter
-    def spec(self, spec: Any) -> None:  # type: ignore[override]  # an attribute in Gymnasium
-        self._spec = spec
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode: (observation, info). `options` has no effect.

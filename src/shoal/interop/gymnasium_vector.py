@@ -19,7 +19,7 @@ from shoal.core.keys import check_seed, key_words, make_key, make_keys
 from shoal.core.process import check_process
 from shoal.interop.flat import FlatEnv, Leaves, Structure, as_arrays, key_of, structures
 from shoal.interop.gymnasium_env import FPS
-from shoal.interop.to_gymnasium import action_of, element_of, env_of, space_of, warn_of_nan, with_limit
+from shoal.interop.to_gymnasium import SpecWithLimit, action_of, element_of, env_of, space_of, warn_of_nan
 
 BANK_BYTES = 64 * 2**20  # memory of a bank of first states, at most
 MOST_ENVS = 2**24
@@ -36,6 +36,8 @@ class ShoalVectorEnv(VectorEnv):
     this observation already, and the final one in `info["final_obs"]`. "Disabled": `reset(options={"reset_mask":
     ...})` begins the episodes of some environments again.
     """
+
+    spec = SpecWithLimit()  # type: ignore[assignment]  # an attribute in Gymnasium
 
     def __init__(
         self,
@@ -60,21 +62,11 @@ class ShoalVectorEnv(VectorEnv):
         self.single_action_space = space_of(self.env.action_space)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._spec: Any = None
         self._words: Any = None  # of the random keys [E]
         self._state: Leaves | None = None  # [E]
         self._ended = np.zeros(num_envs, bool)
         self._said_nan = False
         self._prepare()
-
-    @property
-    def spec(self) -> Any:
-        """Gymnasium's spec of this environment, with its time limit; None unless `gymnasium.make` made it."""
-        return with_limit(self._spec, self.env)
-
-    @spec.setter
-    def spec(self, spec: Any) -> None:  # type: ignore[override]  # an attribute in Gymnasium
-        self._spec = spec
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes: (observations [E], info). A seed s gives environment e the seed s + e; a list has them all.

@@ -36,11 +36,22 @@ def warn_of_nan(rewards: Any, is_said: bool) -> bool:
     return is_said
 
 
-def with_limit(spec: Any, env: Env) -> Any:
-    """Return a spec of Gymnasium with a time limit, which its wrappers read: by default that of the environment."""
-    if spec is None or spec.max_episode_steps is not None:
-        return spec
-    return dataclasses.replace(spec, max_episode_steps=episode_limit(env))
+class SpecWithLimit:
+    """The attribute `spec` of an environment under Gymnasium's calls: the spec that `gymnasium.make` sets, or None.
+
+    Its time limit, which Gymnasium's wrappers read, is by default that of shoal's environment.
+    """
+
+    def __get__(self, wrapped: Any, owner: type) -> Any:
+        """Return the spec; None on the class."""
+        spec = getattr(wrapped, "_spec", None)
+        if spec is None or spec.max_episode_steps is not None:
+            return spec
+        return dataclasses.replace(spec, max_episode_steps=episode_limit(wrapped.env))
+
+    def __set__(self, wrapped: Any, spec: Any) -> None:
+        """Keep a spec."""
+        wrapped._spec = spec
 
 
 def space_of(space: Space) -> spaces.Space:
