@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from shoal.studies.groups import Messages
 from shoal.tracking.events import Closed, Compiled, Opened, Recorded, Started
 from shoal.tracking.progress import PlainLines, progress_sink
 from shoal.tracking.text import duration, rate, returns
@@ -40,6 +41,26 @@ def test_a_long_compilation_is_not_silent(monkeypatch):
     assert lines[1:3] == ["compiling: 0 s so far"] * 2
     time.sleep(0.05)
     assert len(stream.getvalue().splitlines()) <= len(lines) + 1  # it has ended
+
+
+def of_a_group(stream):
+    return Messages("group-1", lambda text: print(text, file=stream))
+
+
+@pytest.mark.parametrize("sink_for", [PlainLines, of_a_group])
+def test_the_compilation_of_every_run_is_not_silent(sink_for, monkeypatch):
+    """The runs of one command share a sink; a study has a run for each group of trials."""
+    monkeypatch.setattr("shoal.tracking.progress.WAIT", 0.01)
+    stream = io.StringIO()
+    sink, deadline = sink_for(stream), time.monotonic() + 10
+    for _ in range(2):
+        before = stream.getvalue().count("compiling: 0 s so far")
+        sink.receive(OPENED)
+        while stream.getvalue().count("compiling: 0 s so far") == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        sink.receive(Compiled(1.0))
+        time.sleep(0.03)
+    assert stream.getvalue().count("compiled in 1.0 s") == 2 and time.monotonic() < deadline
 
 
 def test_a_run_without_a_fixed_end_shows_neither_percentage_nor_time_left():

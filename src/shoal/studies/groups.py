@@ -25,6 +25,7 @@ from shoal.studies.study import StudySpec
 from shoal.studies.trial_states import COMPLETE, PRUNED
 from shoal.studies.trials import TrialStore
 from shoal.tracking.events import Compiled, Event, Message, Sink
+from shoal.tracking.progress import StillCompiling
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
@@ -158,9 +159,11 @@ class Messages(Sink):
     def __init__(self, group: str, say: Callable[[str], object]) -> None:
         """Begin the messages with the name of the group."""
         self._group, self._say = group, say
+        self._still = StillCompiling(lambda text: say(f"{group}: {text}"))
 
     def receive(self, event: Event) -> None:
         """Pass on a message."""
+        self._still.receive(event)
         match event:
             case Message(text):
                 self._say(f"{self._group}: {text}")

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from shoal.tracking.events import Compiled, Event, Message, Opened, Recorded, Sink, Started, Turned
@@ -37,17 +38,15 @@ class PlainLines(Sink):
         """Write to a text stream; standard error by default."""
         self.stream: Any = stream or sys.stderr
         self.updates: int | None = None
-        self._is_compiled = threading.Event()
+        self._still = StillCompiling(self._print)
 
     def receive(self, event: Event) -> None:
         """Print a line for an event of interest; ignore other events."""
-        if not isinstance(event, (Opened, Message)):
-            self._is_compiled.set()
+        self._still.receive(event)
         match event:
             case Opened():
                 self.updates = event.updates
                 self._print(headline(event))
-                threading.Thread(target=self._wait, daemon=True).start()
             case Compiled(seconds):
                 self._print(f"compiled in {seconds:.1f} s")
             case Started():
@@ -63,12 +62,27 @@ class PlainLines(Sink):
             case _:
                 pass
 
-    def _wait(self) -> None:
-        """Print a line every `WAIT` seconds until the programs are compiled, so that a log shows that it goes on."""
-        lines = 0
-        while not self._is_compiled.wait(WAIT):
-            lines += 1
-            self._print(f"compiling: {duration(lines * WAIT)} so far")
-
     def _print(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
+
+
+class StillCompiling(Sink):
+    """Says every `WAIT` seconds that the programs of a run still compile, so that a log shows that it goes on."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        """`say` is called in a thread of its own."""
+        self._say, self._is_compiled = say, threading.Event()
+
+    def receive(self, event: Event) -> None:
+        """Begin where a run is opened; end at its next event that is no message."""
+        if isinstance(event, Opened):
+            self._is_compiled = threading.Event()
+            threading.Thread(target=self._wait, args=(self._is_compiled,), daemon=True).start()
+        elif not isinstance(event, Message):
+            self._is_compiled.set()
+
+    def _wait(self, is_compiled: threading.Event) -> None:
+        lines = 0
+        while not is_compiled.wait(WAIT):
+            lines += 1
+            self._say(f"compiling: {duration(lines * WAIT)} so far")
