@@ -347,9 +347,9 @@ MISTAKES = {
     "a device by name": (
         lambda: train("ppo", "CartPole-v1", devices="gpu"),
         TypeError,
-        "devices='gpu' is no number: devices=2 uses two of those that `shoal doctor` lists",
+        "devices='gpu' is of type str: it must be a whole number",
     ),
-    "a number for a folder": (lambda: train("ppo", "CartPole-v1", folder=3), TypeError, "folder=3 is no path"),
+    "a number for a folder": (lambda: train("ppo", "CartPole-v1", folder=3), TypeError, "folder=3 is of type int"),
     "make of a class": (lambda: shoal.make(CartPole), TypeError, "make needs the name .* not <class"),
     "make of a value": (
         lambda: shoal.make(CartPole()),

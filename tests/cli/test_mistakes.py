@@ -172,7 +172,7 @@ VALUES = {
     "--devices -1": "devices=-1 must not be negative",
     "--devices 99": "devices=99 were asked for, but this process has",
     "--memory-limit-gb -1": "the memory limit must not be negative",
-    "--memory-limit-gb inf": "the memory limit of inf GB is not a size",
+    "--memory-limit-gb inf": "the memory limit of inf GB is not a size of up to",
     "--memory-limit-gb 1e-6": "more than the",
     "--memory-limit-gb 1e400": "--memory-limit-gb: 1e400 is too large",
     "--memory-limit-gb x": "--memory-limit-gb: x is not a number",

@@ -321,7 +321,7 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
 
 def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
     """The flags of a value. Its current fields are the defaults; fields of values inside it have paths (`env.n`)."""
-    from shoal.specs.describe import python_number
+    from shoal.core.kinds import python_number
     from shoal.specs.settings import hyperparameters_of
 
     found = hyperparameters_of(value).items()

@@ -35,6 +35,7 @@ AgentState = Any
 
 
 MOST_LAYERS = 64  # of a network; XLA takes longer than linearly in their number
+MOST = 2**31 - 1  # of a count: programs count with 32 bits
 # Fields that say how another field changes during a run, in the agents that have them.
 SCHEDULES = ("anneal", "epsilon_start", "epsilon_end", "exploration", "learning_rate_decay", "sigma_decay", "horizon")
 
@@ -282,8 +283,8 @@ def check_counts(agent: Agent, *names: str) -> None:
             raise ValueError(f"{name} has {len(value):,} layers: at most {MOST_LAYERS} can be compiled in good time.")
         if isinstance(value, tuple) and min(value, default=1) < 1:
             raise ValueError(f"{name}={value} has a layer without units: each must be at least 1.")
-        if not isinstance(value, tuple) and value < 1:
-            raise ValueError(f"{name}={value} must be at least 1.")
+        if not isinstance(value, tuple) and not 1 <= value <= MOST:
+            raise ValueError(f"{name}={value} must be at least 1{f', at most {MOST:,}' * (value > 1)}.")
 
 
 def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeVar
 from shoal.core.aliases import instead_of
 from shoal.core.env import Env
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_fields, unknown_name
+from shoal.core.kinds import check_path
 from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of, line_raised, short_path
 
@@ -116,6 +117,7 @@ class Registry(Mapping[str, Entry]):
 
         Raises UnknownNameError (a ValueError) for an unknown name, and ValueError for a class of another kind.
         """
+        check_path(name, f"{self.kind}=")
         if source := self._source(name):
             return source.entry(name.partition("/")[2])
         if ":" in name:

@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from shoal.core.errors import did_you_mean, unknown_fields
+from shoal.core.kinds import python_number, shown
 from shoal.core.ranges import Range
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def struct(cls: Cls) -> Cls:
     inherited_checks = [base.__post_init__ for base in cls.__bases__ if hasattr(base, "__post_init__")]
 
     def post_init(self: Any) -> None:
-        _lists_to_tuples(self)
+        _plain_statics(self)
         _check_bits(self)
         _check_statics(self)
         _names_to_indices(self)
@@ -332,12 +333,13 @@ def _range(kind: str, span: tuple) -> Range:
     return found
 
 
-def _lists_to_tuples(value: Any) -> None:
-    # `hidden=[32, 32]` means (32, 32).
+def _plain_statics(value: Any) -> None:
+    # `hidden=[32, 32]` means (32, 32); numbers of NumPy become Python's, because arrays are not hashable.
     for name, field in static_fields(value).items():
-        content = getattr(value, name)
-        if isinstance(content, list) and tuple in (field.type, get_origin(field.type)):
-            object.__setattr__(value, name, tuple(content))
+        content = python_number(getattr(value, name))
+        if type(content) is tuple or (type(content) is list and tuple in (field.type, get_origin(field.type))):
+            content = tuple(python_number(part) for part in content)
+        object.__setattr__(value, name, content)
 
 
 def _check_bits(value: Any) -> None:
@@ -357,18 +359,16 @@ def _check_statics(value: Any) -> None:
                 f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
                 f"string, a tuple or a function, not a {type(content).__name__}."
             )
-        if field.type is int and (isinstance(content, bool) or not isinstance(content, (int, np.integer))):
+        if field.type is int and not _is_whole(content):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a whole number.")
-        if field.type is float and (
-            isinstance(content, bool) or not isinstance(content, (int, float, np.integer, np.floating))
-        ):
+        if field.type is float and not (isinstance(content, float) or _is_whole(content)):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a number.")
         if get_origin(field.type) is tuple and not isinstance(content, tuple):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a tuple, ({content!r},).")
-        if field.type is bool and not isinstance(content, (bool, np.bool_)):
+        if field.type is bool and not isinstance(content, bool):
             kind = type(content).__name__
             raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write True or False.")
         if field.type is str and not isinstance(content, str):
@@ -382,18 +382,23 @@ def _check_statics(value: Any) -> None:
 
 
 def _is_whole(content: Any) -> bool:
-    return isinstance(content, (int, np.integer)) and not isinstance(content, bool)
+    return isinstance(content, int) and not isinstance(content, bool)
 
 
 def _names_to_indices(value: Any) -> None:
     for name, field in hyper_fields(value).items():
         content, names = getattr(value, name), info_of(field).names
-        if names and isinstance(content, str):
-            if content not in names:
-                raise ValueError(
-                    f"{name}={content!r} is unknown.{did_you_mean(content, names)} Choose one of {', '.join(names)}."
-                )
+        if names and isinstance(content, str) and content in names:
             object.__setattr__(value, name, names.index(content))
+        elif names and (isinstance(content, str) or (is_concrete(content) and not _are_indices(content, len(names)))):
+            near = did_you_mean(content, names) if isinstance(content, str) else ""
+            raise ValueError(f"{name}={shown(content)} is unknown.{near} Choose one of {', '.join(names)}.")
+
+
+def _are_indices(content: Any, count: int) -> bool:
+    """Return whether numbers or arrays of numbers are whole numbers from 0 to count - 1."""
+    numbers = np.asarray(content)
+    return numbers.dtype.kind in "iuf" and bool(np.isin(numbers, range(count)).all())
 
 
 def _integers_to_floats(value: Any) -> None:

@@ -7,7 +7,7 @@ Every generation, each of P candidates is trained with K seeds from the beginnin
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,11 +17,12 @@ import numpy as np
 from jaxtyping import Float
 
 from shoal.agents.es import without_failures
-from shoal.core.agent import Agent
+from shoal.core.agent import Agent, check_choices
 from shoal.core.env import Env, Key
+from shoal.core.kinds import fitted
 from shoal.core.ranges import Range
 from shoal.core.struct import Number, Struct, hyper, static, struct
-from shoal.ops.evolution import Evolution
+from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
 from shoal.specs.points import check_read
@@ -64,15 +65,16 @@ class Evolve(Selector):
     fitness: str = static("whole", choices=FITNESSES)
     maximize: bool = static(True, choices=(False, True))
     strategy: str = static("Open_ES")
-    optimizer: str = static("default")
-    shaping: str = static("default")
+    optimizer: str = static("default", choices=OPTIMIZERS)
+    shaping: str = static("default", choices=SHAPINGS)
 
     def __post_init__(self) -> None:
-        if self.fitness not in FITNESSES:
-            raise ValueError(f"fitness={self.fitness!r} is unknown. Choose one of {', '.join(FITNESSES)}.")
-        for name in ("generations", "seeds", "every", "segments"):
+        check_choices(self)
+        for name in ("generations", "seeds", "segments"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        fitted("vary", self.vary, Sequence[Sequence[Any]])
+        fitted("vary", [path for path, *_ in self.vary], Sequence[str])
         if not self.vary:
             raise ValueError("vary is empty: name what evolves, as in vary=(('learning_rate',), ('clip', 0.1, 0.3)).")
 

@@ -51,6 +51,8 @@ class Halving(Varying):
         for name in ("first", "brackets"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        if self.brackets > MOST_RUNGS:
+            raise ValueError(f"brackets={self.brackets} must be at most {MOST_RUNGS}.")
 
     def first_state(self, members: int) -> dict[str, np.ndarray]:
         """The record in which each member began [M]; scores of the members that reached each rung; NaN: none yet."""

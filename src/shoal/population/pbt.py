@@ -62,7 +62,7 @@ class PBT(Varying):
                 raise ValueError(f"pbt {among}: train at least 2, as with --seeds 2.")
             if not self.quantile:
                 raise ValueError(f"pbt with quantile=0 {among}: use a larger one, such as 0.25.")
-            least = max(2, math.ceil(1 / float(self.quantile)))
+            least = max(2, math.ceil(1 / max(float(self.quantile), 1e-9)))
             raise ValueError(
                 f"pbt with quantile={self.quantile:g} {among}: train at least {least}, as with --seeds {least}, or use "
                 f"a larger quantile (0.5 at most)."

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
+from shoal.core.kinds import fitted
 from shoal.core.ranges import Range
 from shoal.core.struct import FieldInfo, static, struct
 from shoal.ops.statistics import iqm
@@ -129,6 +130,7 @@ class Slots(Selector):
         for name in ("seeds", "records"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        fitted("settings", self.settings, Sequence[Mapping[str, Any]] | None)
         check_score(self.score)
 
     def fed_by(self, source: Source) -> "Slots":

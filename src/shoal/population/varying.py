@@ -44,8 +44,6 @@ class Varying(Selector):
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.every < 1:
-            raise ValueError(f"every={self.every} must be at least 1.")
 
     def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
         """Return the selector with the ranges of all that varies. Raises ValueError or TypeError for a wrong range."""

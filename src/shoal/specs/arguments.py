@@ -4,10 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field
-from os import PathLike
 from typing import Any, ParamSpec, TypeVar
-
-import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.aliases import OTHER_ARGUMENTS, alias_of, meaning_of
@@ -72,7 +69,7 @@ def _each(envs: Any) -> Sequence[Any]:
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for fields and sweeps that are no dict, sinks that are no list of sinks, and devices by name."""
+    """Raise TypeError for fields and sweeps that are no dict, sinks that are no list of sinks, and no selector."""
     for name, example in (("fields", "{'discount': 0.9}"), ("sweep", "{'discount': [0.9, 0.99]}")):
         for each in (name, f"env_{name}"):
             if given.get(each) is not None and not isinstance(given[each], Mapping):
@@ -88,15 +85,6 @@ def _check_options(given: Mapping[str, Any]) -> None:
             f"selector={selector!r} is no selector: give a name (`shoal selectors` lists them) or a value of a class "
             f"that derives from shoal.Selector, such as shoal.PBT()."
         )
-    every = selector.every if isinstance(selector, Selector) else 1
-    if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
-        raise ValueError(
-            f"every={every!r} of the selector must be a whole number, 1 or more: the records between two calls."
-        )
-    if not hasattr(devices := given.get("devices", 0), "__index__"):
-        raise TypeError(f"devices={devices!r} is no number: devices=2 uses two of those that `shoal doctor` lists.")
-    if not isinstance(folder := given.get("folder"), (str, PathLike, type(None))):
-        raise TypeError(f"folder={folder!r} is no path: write it as text, as in folder='runs/a'.")
 
 
 def _check_sweep(name: str, sweep: Any) -> None:

@@ -33,6 +33,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
+from shoal.core.kinds import python_number
 from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry
 from shoal.core.struct import Struct, info_of
 from shoal.core.user_code import is_installed
@@ -213,12 +214,6 @@ def from_json(data: Any) -> Any:
             fields = {"values": _unpacked(data[kind], fields)}
         return Described(kind, data[kind], {name: from_json(part) for name, part in fields.items()})
     return float(data) if data in NON_FINITE else data
-
-
-def python_number(value: Any) -> Any:
-    """Return a scalar of NumPy or JAX as a Python number; anything else as it is."""
-    is_single = isinstance(value, (np.generic, np.ndarray, jax.Array)) and value.ndim == 0
-    return np.asarray(value).item() if is_single and not is_key(value) else value
 
 
 def _describe_fields(value: Any) -> Described:

@@ -94,7 +94,7 @@ GIVEN = tuple(name for name, field in OPTIONS.items() if field.metadata["group"]
 
 
 def _whole_number(name: str, value: Any) -> int:
-    from shoal.specs.describe import python_number
+    from shoal.core.kinds import python_number
 
     number = python_number(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)) or number != number // 1:

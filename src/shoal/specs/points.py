@@ -3,7 +3,7 @@
 `RunSpec.points` holds them as lists of values by path.
 """
 
-import math
+import sys
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,10 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from shoal.core.ranges import Range
+from shoal.core.kinds import python_numbers, shown
+from shoal.core.ranges import SCALES, Range
 from shoal.core.struct import Struct, info_of
+from shoal.specs.describe import PLAIN
 from shoal.specs.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
 from shoal.specs.spec import check_settings
+
+LARGEST = sys.float_info.max
 
 
 def from_settings(settings: Sequence[Mapping[str, Any]]) -> dict[str, list]:
@@ -45,9 +49,10 @@ def from_members(members: Mapping[str, Any], seeds: int | None) -> dict[str, lis
 def _values_of_members(path: str, values: Any) -> list:
     """Return a list with the value of each member, of an array [M] or of a tree whose leaves are [M, ...]."""
     if not isinstance(values, (Mapping, Struct)):
-        if np.ndim(values) != 1:
-            raise ValueError(f"{path} needs one value for each member, [M], and has shape {np.shape(values)}.")
-        return np.asarray(values).tolist()
+        numbers = python_numbers(values)
+        if not isinstance(numbers, (list, tuple)) or not all(isinstance(each, PLAIN) for each in numbers):
+            raise ValueError(f"{path} needs one value for each member, [M], and has {shown(values)}.")
+        return np.asarray([*numbers]).tolist()
     shapes = {np.shape(leaf) for leaf in jax.tree.leaves(values)}
     if len(counts := {shape[:1] for shape in shapes}) != 1 or counts == {()}:
         raise ValueError(
@@ -103,12 +108,13 @@ def read_span(setting: Setting, path: str, span: Sequence | None = None) -> Rang
     hyper = hyperparameters(setting).get(path)
     if hyper is None:
         raise ValueError(f"{path} is no number: it cannot be sampled.")
+    span = python_numbers(span)
     if span is None and hyper.search is None:
         raise ValueError(f"{path} declares no search range: give one, as in search={{{path!r}: (low, high)}}.")
-    if span and span[-1] == "choice":
+    if isinstance(span, (list, tuple)) and span and span[-1] == "choice":
         return Range.of((*_choices(path, span[:-1], hyper), "choice"))
     is_whole = isinstance(hyper.field.default, int) and not isinstance(hyper.field.default, bool)
-    return _checked(path, Range.of(span or hyper.search.written(), is_whole))  # type: ignore[union-attr]  # not None
+    return _checked(path, hyper.search.written() if span is None else span, is_whole)  # type: ignore[union-attr]  # not None
 
 
 def samples_for(path: str, seed: int) -> np.random.Generator:
@@ -129,15 +135,18 @@ def _choices(path: str, values: Sequence, hyper: Hyperparameter) -> tuple[float 
     return tuple(values)
 
 
-def _checked(path: str, span: Range) -> Range:
-    if not (math.isfinite(span.low) and math.isfinite(span.high)) or span.fault():
-        bounds = {"log": ", both above 0", "near1": ", both below 1"}.get(span.scale, "")
-        scale = "" if span.scale == "linear" else f", {span.scale}"
+def _checked(path: str, span: Any, is_whole: bool) -> Range:
+    parts: tuple[Any, ...] = tuple(span) if isinstance(span, (list, tuple)) else ()
+    ends, scale = parts[:2], parts[2:]
+    is_known = scale == () or (len(scale) == 1 and isinstance(scale[0], str) and scale[0] in SCALES)
+    are_numbers = len(ends) == 2 and all(type(end) in (int, float) and abs(end) <= LARGEST for end in ends)
+    if not are_numbers or not is_known or Range.of(parts).fault():
+        bounds = {("log",): ", both above 0", ("near1",): ", both below 1"}.get(scale, "") if is_known else ""
         raise ValueError(
-            f"{path} cannot be sampled from ({span.low}, {span.high}{scale}): write finite numbers, the lower one "
-            f"first{bounds}."
+            f"{path} cannot be sampled from {shown(span)}: write two finite numbers, the lower one first{bounds}, as "
+            f"in (0.1, 1) or (0.1, 1, 'log')."
         )
-    return span
+    return Range.of(parts, is_whole)
 
 
 def is_initial(setting: Setting, path: str) -> bool:

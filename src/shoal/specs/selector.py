@@ -15,7 +15,8 @@ import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env, Key
-from shoal.core.struct import Struct
+from shoal.core.kinds import python_number
+from shoal.core.struct import Struct, number_fields
 from shoal.specs.roster import Roster
 
 FRESH = -1
@@ -91,6 +92,17 @@ class Selector(Struct, abc.ABC):
     """
 
     every: int = 1  # records between two calls of `select`; a subclass may declare a static field of this name
+
+    def _check_last(self) -> None:
+        """Raise ValueError for an `every` that is no count of records, and for arrays in the place of a number."""
+        if type(every := python_number(self.every)) is not int or every < 1:
+            raise ValueError(
+                f"every={self.every!r} of the selector must be a whole number, 1 or more: the records between two "
+                f"calls."
+            )
+        for name in number_fields(self):
+            if shape := np.shape(getattr(self, name)):
+                raise ValueError(f"{type(self).__name__}.{name} has shape {shape}: a selector needs one number.")
 
     @property
     def ends_run(self) -> bool:

@@ -105,14 +105,14 @@ def replaced(value: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
 
 def get(setting: Setting, path: str) -> Any:
     """Return the value at a path. Raises TypeError, with the nearest paths, for a path that does not exist."""
-    if path == ENV or path.startswith(f"{ENV}."):
-        return part(setting.env, path.removeprefix(ENV).removeprefix("."), f"{ENV}.")
-    return part(setting.agent, path)
+    if path == ENV:
+        return setting.env
+    return part(setting.env, path.removeprefix(f"{ENV}."), f"{ENV}.") if is_of_env(path) else part(setting.agent, path)
 
 
 def part(value: Any, path: str, prefix: str = "") -> Any:
     """Return what is at a path inside a value. Raises TypeError, with the nearest paths, for an unknown path."""
-    for name in path.split(".") if path else ():
+    for name in path.split("."):
         parts = _parts(value)
         if name not in parts:
             raise _unknown(value, name, prefix)

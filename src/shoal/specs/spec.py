@@ -12,8 +12,9 @@ import numpy as np
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
+from shoal.core.kinds import python_number, python_numbers
 from shoal.core.registry import AGENTS, ENVS, Registry
-from shoal.core.struct import Struct
+from shoal.core.struct import NUMBERS, Struct
 from shoal.specs.consent import check_consent, source_of
 from shoal.specs.describe import (
     Described,
@@ -24,11 +25,10 @@ from shoal.specs.describe import (
     in_words,
     inside,
     name_of,
-    python_number,
     to_json,
 )
 from shoal.specs.options import MAY_CHANGE, OPTIONS, RunOptions
-from shoal.specs.settings import Setting, apply, join, replaced, split, traced_parts
+from shoal.specs.settings import Setting, apply, hyperparameters, join, replaced, split, traced_parts
 
 ZOO_PREFIX = "zoo:"  # of the name of a run that is part of the package
 LONGEST_TEXT = 80  # characters of a value in a message about differences
@@ -188,6 +188,9 @@ def described(spec: RunSpec, pair: Setting) -> RunSpec:
     """Return `resolved` where the agent and the environment of the spec were already built."""
     first = first_setting(spec)
     made, varying = apply(pair, built(first)), split(first)
+    for path, content in hyperparameters(made).items():
+        if content.field.type in NUMBERS and not content.static and (shape := np.shape(content.value)):
+            raise ValueError(f"{path} has shape {shape} and needs one number: give several values as a sweep.")
     fields, env_fields = (_without(describe_fields(value), names) for value, names in zip(made, varying, strict=True))
     return dataclasses.replace(spec, fields=fields, env_fields=env_fields)
 
@@ -252,7 +255,7 @@ def changes_of(value: Agent | Env, registry: Registry) -> tuple[dict[str, Any], 
 
 def plain(value: Any) -> Any:
     """Return a value as data for JSON: numbers as Python's own, `inf`, which JSON lacks, as a string."""
-    return to_json(_as_python(value))
+    return to_json(python_numbers(value))
 
 
 def short(setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -323,15 +326,6 @@ def _flat_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _as_python(value: Any) -> Any:
-    """Return numbers and arrays of NumPy and JAX as Python's, also within lists and dicts; anything else as it is."""
-    if isinstance(value, (np.generic, np.ndarray, jax.Array)):
-        return np.asarray(value).tolist()
-    if isinstance(value, Mapping):
-        return {name: _as_python(part) for name, part in value.items()}
-    return [_as_python(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
 def built(setting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a setting, by path, with trees in the place of their descriptions."""
     return {path: build(value) for path, value in setting.items()}
@@ -339,9 +333,9 @@ def built(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_values(values: Any) -> Any:
     """Return the values of a sweep as Python's numbers; those that are trees of arrays are described."""
-    if not isinstance(values, (list, tuple)):
-        return _as_python(values)
-    return [describe(v) if isinstance(v, (Mapping, Struct)) else _as_python(v) for v in values]
+    if isinstance(values, (np.ndarray, jax.Array)):
+        return python_numbers(values)
+    return [describe(v) if isinstance(v, (Mapping, Struct)) else python_numbers(v) for v in values]
 
 
 def check_settings(count: int) -> None:

@@ -30,7 +30,7 @@ def new_study(
     asked: Mapping[str, Any],
     values: Values,
     trials: int | None,
-    preset: str | None,
+    preset: Path | str | None,
     root: Path,
     yes: bool,
     check: bool,

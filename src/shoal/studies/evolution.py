@@ -8,7 +8,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_name
 from shoal.core.keys import make_key, stream
-from shoal.core.kinds import checked_kinds
+from shoal.core.kinds import checked_kinds, python_numbers
 from shoal.core.ranges import Range
 from shoal.core.registry import AGENTS
 from shoal.core.struct import Struct, info_of
@@ -156,7 +156,7 @@ def _starts(vary: Varied) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
     for item in vary:
         path, _, start = item.partition("=")
-        pairs[path] = (vary[item] if isinstance(vary, Mapping) else start) or None
+        pairs[path] = python_numbers(vary[item]) if isinstance(vary, Mapping) else start or None
     return pairs
 
 
@@ -165,8 +165,8 @@ def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple
     pairs = dict(vary)
     first: dict[str, Struct] = {}
     for path in sorted(pairs, key=len):  # a struct before the numbers inside of it
-        given, names = pairs[path], info_of(_field(setting, path)).first or {}
-        if isinstance(given, str) and given:
+        given, names = pairs[path], _first_of(setting, path)
+        if isinstance(given, str):
             if given not in names:
                 starts = f"It can start from: {', '.join(names)}." if names else "It takes no struct: give a range."
                 raise ValueError(f"{path} cannot start from {given!r}. {starts}")
@@ -174,11 +174,11 @@ def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple
         if isinstance(given, Struct):
             first[path], pairs[path] = given, ()
             setting = apply(setting, {path: given})
-        elif names and not given and not isinstance(get(setting, path), Struct):
+        elif names and given is None and not isinstance(get(setting, path), Struct):
             starts = " or ".join(f"{path}={name}" for name in names)
             raise ValueError(f"{path} needs a struct to start from: write {starts}.")
         if not isinstance(start := get(setting, path), Struct):
-            _check_start(path, start, read_range(setting, path, pairs[path] or None))
+            _check_start(path, start, read_range(setting, path, pairs[path]))
     return tuple((path, *(given or ())) for path, given in pairs.items()), first
 
 
@@ -193,8 +193,9 @@ def _check_start(path: str, start: Any, span: Range) -> None:
         )
 
 
-def _field(setting: Setting, path: str) -> Any:
-    """The dataclass field at a path. Raises TypeError, with the nearest paths, for a path that does not exist."""
+def _first_of(setting: Setting, path: str) -> Mapping[str, Any]:
+    """Return the structs that a field can start from, as functions by name. Raises TypeError for an unknown path."""
     get(setting, path)
     owner, _, name = path.rpartition(".")
-    return user_fields(get(setting, owner) if owner else setting.agent)[name]
+    field = user_fields(get(setting, owner) if owner else setting.agent).get(name)
+    return info_of(field).first or {} if field else {}

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from shoal.core.errors import did_you_mean
+from shoal.core.kinds import python_numbers, shown
 from shoal.core.struct import info_of
 from shoal.population.varying import read_range
 from shoal.specs.points import is_used
@@ -45,16 +46,17 @@ class Dimension(NamedTuple):
 
     def param(self, value: Any) -> Any:
         """Return the parameter of a trial for a value of the field, or for its name. Raises ValueError if outside."""
+        value = python_numbers(value)
         if self.values:
             names = [param for param, each in self.values.items() if value in (param, each)]
             if not names:
-                raise ValueError(f"{self.path}={value!r} is not one of {', '.join(map(str, self.values))}.")
+                raise ValueError(f"{self.path}={shown(value)} is not one of {', '.join(map(str, self.values))}.")
             return names[0]
         ends = (self.distribution.low, self.distribution.high)  # type: ignore[attr-defined]  # a range
         low, high = self.span[:2] if self.is_near_one else ends
         whole = isinstance(self.distribution, IntDistribution)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-            raise ValueError(f"{self.path}={value!r} is not a number from {low:g} to {high:g}.")
+            raise ValueError(f"{self.path}={shown(value)} is not a number from {low:g} to {high:g}.")
         if whole and value != int(value):
             raise ValueError(f"{self.path}={value!r} is not a whole number.")
         if self.is_near_one:
@@ -189,8 +191,7 @@ def params_of(dimension: Dimension) -> list[Any]:
 
 def _dimension(setting: Setting, path: str, span: Any) -> Dimension:
     is_shape = is_static(setting, path)  # raises TypeError for an unknown path
-    if isinstance(span, Mapping):
-        span = _undescribed(path, span)
+    span = python_numbers(_undescribed(path, span) if isinstance(span, Mapping) else span)
     declared = hyperparameters(setting).get(path)
     if span is None and is_shape:
         span = info_of(declared.field).choices if declared is not None else None
@@ -229,12 +230,8 @@ def _of_values(setting: Setting, path: str, values: Sequence[Any], is_shape: boo
 
 
 def _of_static_range(setting: Setting, path: str, span: Any) -> Dimension:
-    low, high, *scale = span
-    if (
-        scale not in ([], ["linear"])
-        or not all(isinstance(end, int) and not isinstance(end, bool) for end in (low, high))
-        or low >= high
-    ):
+    low, high, *scale = span if isinstance(span, tuple) and len(span) > 1 else (0, 0)
+    if scale not in ([], ["linear"]) or type(low) is not int or type(high) is not int or low >= high:
         raise ValueError(
             f"{path} shapes the program, so it needs a list of values, or a range of whole numbers such as (2, 4)."
         )

@@ -20,7 +20,7 @@ from shoal.core.struct import static_fields
 from shoal.specs.arguments import explaining_arguments
 from shoal.specs.settings import is_static_part, part
 from shoal.specs.spec import file_name, run_name
-from shoal.studies.runs import run_job
+from shoal.studies.runs import run_job, train
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
@@ -120,7 +120,7 @@ def plan_all(
 
 
 @partial(explaining_arguments, also=ARGUMENTS)
-@checked_kinds()
+@checked_kinds(like=train)
 def train_all(
     agent: str | Agent,
     envs: str | Env | Sequence[str | Env],
@@ -151,7 +151,7 @@ def train_all(
 
 
 @partial(explaining_arguments, also=ARGUMENTS)
-@checked_kinds()
+@checked_kinds(like=train)
 def train_suite(
     agent: str | Agent,
     suite: str,

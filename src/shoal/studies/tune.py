@@ -1,13 +1,14 @@
 """`shoal.tune`: search for hyperparameters with Optuna."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.core.kinds import checked_kinds
+from shoal.core.kinds import checked_kinds, shown
 from shoal.core.process import check_process
 from shoal.specs.settings import apply
 from shoal.specs.spec import built, template
@@ -26,6 +27,7 @@ from shoal.tracking.progress import Warnings
 from shoal.tracking.request import NOTHING, Track
 from shoal.tracking.study_display import study_sink
 from shoal.training.host import keep_programs
+from shoal.training.jobs import bytes_of
 from shoal.training.processes import group as processes
 
 
@@ -48,7 +50,7 @@ def tune(
     enqueue: Sequence[Mapping[str, Any]] = (),  # noqa: A002
     fields: Mapping[str, Any] | None = None,
     env_fields: Mapping[str, Any] | None = None,
-    preset: str | None = "",
+    preset: Path | str | None = "",
     seed: int | None = None,
     evaluations: int | None = None,
     eval_episodes: int | None = None,
@@ -140,6 +142,10 @@ def tune(
     check_process()
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
+    if not 0 < grace < math.inf:
+        raise ValueError(f"grace={shown(grace)} must be a number of seconds above 0.")
+    if fresh_seeds is not None and fresh_seeds < 0:
+        raise ValueError(f"fresh_seeds={fresh_seeds} must not be negative.")
     values = (None if isinstance(agent, str) else agent, None if isinstance(env, str) else env)
     if ray is None and (worker_cpus != 1 or worker_gpus):
         raise ValueError("worker_cpus and worker_gpus are for workers on a cluster: give ray (--ray) too.")
@@ -159,7 +165,7 @@ def tune(
     if cache:
         keep_programs()
     tracking = study_tracking(track, folder.path, is_new=resume is None)
-    limit = round(memory_limit_gb * 1024**3)
+    limit = bytes_of(memory_limit_gb)
     at = folder.worker(worker)
     groups = plan_groups(spec, space, *values, at, devices=devices, memory_limit=limit)
     for group in groups:

@@ -27,6 +27,7 @@ import jax
 import numpy as np
 
 from shoal.core.errors import DamagedError, did_you_mean
+from shoal.core.kinds import check_path
 from shoal.core.registry import ENVS
 from shoal.core.secrets import redacted
 from shoal.specs.disk import replace
@@ -250,8 +251,7 @@ def locate(path: Path | str) -> Path:
         raise TypeError(
             f"{path!r:.40} is no path: give the folder of a run, as in 'runs/ppo-CartPole-v1', or zoo:AGENT/ENV."
         )
-    if "\0" in str(path):
-        raise ValueError(f"{str(path)!r:.60} contains the character NUL, which no path can contain.")
+    check_path(path)
     if not str(path).startswith(ZOO_PREFIX):
         return Path(path)
     name = str(path).removeprefix(ZOO_PREFIX)

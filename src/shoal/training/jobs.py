@@ -2,13 +2,13 @@
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
+from shoal.core.kinds import shown
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
 from shoal.specs.describe import build, name_of
@@ -37,6 +37,8 @@ from shoal.training.preset_file import choose
 from shoal.training.processes import group
 from shoal.training.result import built_values
 
+MOST_GB = 10**9  # of a memory limit
+
 
 @dataclasses.dataclass(frozen=True)
 class Job:
@@ -59,10 +61,7 @@ class Job:
 
     def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
         """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError if the run cannot work."""
-        if not math.isfinite(memory_limit_gb):
-            raise ValueError(f"the memory limit of {memory_limit_gb} GB is not a size; 0 means all the memory.")
-        limit = round(memory_limit_gb * 1024**3)
-        plan = make_plan(self.spec, pair=self.pair, devices=devices, memory_limit=limit)
+        plan = make_plan(self.spec, pair=self.pair, devices=devices, memory_limit=bytes_of(memory_limit_gb))
         group().refuse(plan.members, devices)
         if self.spec.init and not resume:  # raises ValueError if they do not fit
             group().shared("its first policies", lambda: first_policies(plan) is not None)
@@ -71,6 +70,14 @@ class Job:
                 f"block={self.spec.block} is for CPUs; here it is {plan.placement.describe()}. Leave it out."
             )
         return plan
+
+
+def bytes_of(memory_limit_gb: float) -> int:
+    """Return a memory limit in bytes. Raises ValueError for one that is no size."""
+    if not abs(memory_limit_gb) <= MOST_GB:
+        given = shown(memory_limit_gb)
+        raise ValueError(f"the memory limit of {given} GB is not a size of up to {MOST_GB:,} GB; 0: all the memory.")
+    return round(memory_limit_gb * 1024**3)
 
 
 def make_job(

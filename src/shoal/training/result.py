@@ -1,6 +1,5 @@
 """The result of a run, read from its folder: scores, curves, members and policies."""
 
-import operator
 import re
 from collections.abc import Mapping
 from functools import cached_property, partial
@@ -13,7 +12,7 @@ from shoal.core.agent import Agent
 from shoal.core.aliases import RESULT_METHODS
 from shoal.core.env import Env
 from shoal.core.errors import CheckpointError, need, refuse_attributes
-from shoal.core.kinds import checked_kinds
+from shoal.core.kinds import checked_kinds, python_number, shown
 from shoal.specs.describe import build, from_json
 from shoal.specs.sources import runnable_values
 from shoal.specs.spec import RunSpec
@@ -140,7 +139,9 @@ class Result:
         """
         if not isinstance(member, str):
             _check_which(which)
-            return operator.index(member)
+            if type(number := python_number(member)) is not int:
+                raise TypeError(f"member={shown(member)} must be a whole number, or 'best'.")
+            return number
         if member != "best":
             raise ValueError(f"member={member!r} is unknown. Give a number, or 'best'.")
         ranking = self.ranking(which)
