@@ -18,6 +18,7 @@ from shoal.core.struct import static
 from shoal.core.wrappers import FrameStack
 from shoal.training import checkpoint
 from shoal.training.policy import Policy, RandomPolicy, fit_observation
+from shoal.training.pyfunc import PolicyModel
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -347,3 +348,13 @@ def test_seeds_are_integers_of_python_or_numpy(result):
         for call in (lambda: policy.sample(np.zeros(4), seed), lambda: shoal.rollout(policy, key=seed, num_steps=1)):  # noqa: B023
             with pytest.raises(TypeError, match="^key"):
                 call()
+
+
+def test_the_model_of_mlflow_takes_masks_beside_observations():
+    model = PolicyModel(untrained("ppo", shoal.make("Probe-Mask-v0")))
+    only = np.eye(3, dtype=bool)  # one action is allowed for each observation
+    actions = model.predict({"observation": np.zeros(3, int), "action_mask": only})
+    assert actions.tolist() == [0, 1, 2]
+    assert model.predict({"observation": 0, "action_mask": only[2]}) == 2
+    with pytest.raises(ValueError, match="the policy needs its mask too"):
+        model.predict(np.zeros(3, int))

@@ -1,9 +1,12 @@
 """What MLflow imports to load a policy as a model: `mlflow.pyfunc.load_model("models:/ID")`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.training.policy import load_policies
+from shoal.training.policy import has_masks, load_policies
+
+WITH_MASK = ("observation", "action_mask")  # the names in an input that has a mask
 
 
 class PolicyModel:
@@ -17,11 +20,15 @@ class PolicyModel:
         """Return the greedy actions for a batch of observations, or for one.
 
         A recurrent policy begins anew with every call. A table of pandas is taken as an array, a row for each
-        observation.
+        observation. Where the environment has action masks, the input is a dict `{"observation": ..., "action_mask":
+        ...}` of these.
         """
         del params
         self.policy.reset()
-        return self.policy(observations.to_numpy() if hasattr(observations, "to_numpy") else observations)
+        given = [observations]
+        if has_masks(self.policy.env) and isinstance(observations, Mapping) and {*observations} == {*WITH_MASK}:
+            given = [observations[name] for name in WITH_MASK]
+        return self.policy(*(part.to_numpy() if hasattr(part, "to_numpy") else part for part in given))
 
 
 def _load_pyfunc(path: str) -> PolicyModel:
