@@ -1,12 +1,15 @@
 """Memory and processor limits of control groups, read from files as Linux shows them."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 
+from shoal.cli.main import main
 from shoal.core.limits import memory_limit, processor_limit
 from shoal.specs.spec import RunSpec
-from shoal.training import host, plan
+from shoal.training import host, limits, plan
 from shoal.training.plan import make_plan
 
 UNLIMITED = "9223372036854771712\n"  # of version 1, which has no word for it
@@ -84,3 +87,33 @@ def test_waves_fit_whole_members_on_each_accelerator(monkeypatch):
     monkeypatch.setattr(plan, "available_bytes", lambda: int(1.9 * member_bytes))
     assert waves(1) == [1, 1, 1, 1, 1]
     assert waves(3) == [3, 2]  # one on each, although 5.7 would fit if a member could lie on two
+
+
+def shoal_within(limits):
+    """The status and the error of `shoal envs` under limits of the shell."""
+    command = f"ulimit {limits} && {sys.executable} -m shoal envs"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    return ended.returncode, ended.stderr.strip()
+
+
+def test_a_small_address_space_is_one_line():
+    for kilobytes in (300_000, 1_000_000):  # NumPy could not be imported; XLA would abort
+        status, error = shoal_within(f"-v {kilobytes}")
+        assert status == 2 and "raise it, as with `ulimit -v unlimited`" in error and len(error.splitlines()) == 1
+
+
+def test_the_address_space_bounds_the_memory_of_a_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(limits, "address_limit", lambda: 10**9)
+    assert memory_limit(tmp_path) == 10**9
+    with pytest.raises(MemoryError, match="lets this process address 1 GB, and JAX needs 2"):
+        make_plan(RunSpec("ppo", "CartPole-v1"))
+
+
+def test_threads_that_cannot_start_are_one_line(monkeypatch, capsys):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("shoal.cli.main._dispatch", refuse)
+    assert main(["train"]) == 2
+    error = capsys.readouterr().err
+    assert "this process cannot start another thread: raise `ulimit -u`" in error and len(error.splitlines()) == 1

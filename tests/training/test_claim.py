@@ -1,5 +1,6 @@
 """A folder is used by one run at a time, however that run was started and however it ended."""
 
+import resource
 import signal
 import subprocess
 import sys
@@ -162,3 +163,14 @@ def test_ctrl_c_while_compiling_leaves_no_folder(tmp_path, monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [[]] and not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_cannot_be_written_is_named(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # as on a full disk
+    try:
+        with pytest.raises(OSError, match="could not be written") as caught, claimed(tmp_path):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / ".lock")

@@ -77,6 +77,7 @@ EXAMPLES = """examples:
   shoal report runs/ppo-CartPole-v1
 """
 MISTAKE = 2
+NO_THREAD = "can't start new thread"  # in the words of Python
 
 
 def main(words: list[str] | None = None) -> int:
@@ -133,6 +134,9 @@ def _dispatch(words: list[str]) -> int:
         from shoal.cli.hints import unknown_command
 
         raise unknown_command(name, words, COMMANDS)
+    from shoal.training.limits import check_address_limit
+
+    check_address_limit()
     command = COMMANDS[name]
     parser = command.parser(name)
     split = parser.split(words)
@@ -213,6 +217,8 @@ def _is_mistake(error: BaseException) -> bool:
 
     if isinstance(error, (CheckError, MemoryError)) or (isinstance(error, OSError) and error.filename is not None):
         return True
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        return True
     if not isinstance(error, (ValueError, TypeError, OSError, ImportError, NotImplementedError, IndexError)):
         return False
     frames = traceback.extract_tb(error.__traceback__)
@@ -230,9 +236,11 @@ def _line_of_user(error: BaseException) -> str:
 def _in_one_line(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.errno is not None:
-        text = f"{error.filename}: {error.strerror}"
+        text = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}"
     if isinstance(error, MemoryError):
         text = f"this needs more memory than this machine has: {text or 'choose smaller sizes'}"
+    if text == NO_THREAD:
+        text = "this process cannot start another thread: raise `ulimit -u`, or its limit of memory"
     if line := _line_of_user(error):
         from shoal.core.user_code import in_short
 

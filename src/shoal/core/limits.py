@@ -1,4 +1,4 @@
-"""The limits on memory and processor time of this process, from its Linux control groups.
+"""The limits on memory and processor time of this process, from its Linux control groups and `ulimit -v`.
 
 Batch systems and containers limit a job this way. A process that uses more memory is killed, and one that runs more
 threads must wait. Source: Linux, Documentation/admin-guide/cgroup-v2.rst (memory.max,
@@ -9,14 +9,35 @@ import math
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+try:
+    import resource
+except ImportError:  # Windows: there are no such limits
+    resource = None
+
 ROOT = Path("/")
+LEAST_ADDRESSES = 2e9  # bytes; with 1.0 GB XLA aborts a small run, with 1.4 GB Python runs out of memory
 MEMORY_FILES = ("memory.max", "memory.limit_in_bytes")
 
 
 def memory_limit(root: Path = ROOT) -> float:
-    """Return the smallest memory limit, in bytes, of this process's control groups; infinite without limits."""
+    """Return the smallest memory limit, in bytes, of this process or its control groups; infinite without limits."""
     numbers = [_words(group / name) for group in _groups("memory", root) for name in MEMORY_FILES]
-    return min((int(words[0]) for words in numbers if words and words[0].isdigit()), default=math.inf)
+    return min([int(words[0]) for words in numbers if words and words[0].isdigit()] + [address_limit()])
+
+
+def address_limit() -> float:
+    """Return how many bytes this process may address (`ulimit -v`); infinite without a limit."""
+    soft = resource.getrlimit(resource.RLIMIT_AS)[0] if resource else -1
+    return math.inf if soft < 0 else soft
+
+
+def check_address_limit() -> None:
+    """Raise MemoryError if this process may address so little that JAX ends it without a message."""
+    if address_limit() < LEAST_ADDRESSES:
+        raise MemoryError(
+            f"`ulimit -v` lets this process address {address_limit() / 1e9:.2g} GB, and JAX needs "
+            f"{LEAST_ADDRESSES / 1e9:.2g}: raise it, as with `ulimit -v unlimited`"
+        )
 
 
 def processor_limit(root: Path = ROOT) -> float:

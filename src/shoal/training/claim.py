@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from shoal.specs.disk import tidy
+from shoal.specs.disk import named_errors, tidy
 
 try:
     import fcntl
@@ -33,9 +33,9 @@ def claimed(folder: Path) -> Iterator[None]:
                 f"{folder} is being written by another run ({_holder(file)}): wait for it to end, or stop it; "
                 f"for a new run choose another --name."
             )
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
+        with named_errors(lock):
+            os.truncate(file.fileno(), 0)
+            os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}".encode())
         tidy(folder)
         yield
 

@@ -19,6 +19,7 @@ from shoal.core.env import Env, check_fields, episode_limit
 from shoal.core.errors import OutOfMemory, Unsuited
 from shoal.core.form import chosen
 from shoal.core.keys import make_key
+from shoal.core.limits import check_address_limit
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Space, without_real_bounds
@@ -198,6 +199,7 @@ def make_plan(
     bytes; 0 means what the device has. Raises ValueError or TypeError.
     """
     check_process()
+    check_address_limit()
     if devices < 0 or memory_limit < 0:
         what = f"devices={devices}" if devices < 0 else "the memory limit"
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
