@@ -73,7 +73,10 @@ def test_a_stopped_run_resumes_to_the_same_logs(experiments, before, tmp_path, c
     capsys.readouterr()
     assert main([*words, "--no-figures", "--name", "parts"]) == 130
     assert "stopped in bandit_noise/0-19. Continue with: shoal bsuite --resume runs/parts" in capsys.readouterr().err
+    left = tmp_path / "runs" / "parts" / ".scores.json.0123456789ab.partial"  # by a process that was killed
+    left.touch()
     assert main(["bsuite", "--resume", "runs/parts"]) == 0
+    assert not left.exists()
     assert len(chunks) == before + 2 + 3  # programs before are whole, the last one has one of its four records
     assert main(["bsuite", "--resume", "runs/parts"]) == 0
     assert len(chunks) == before + 2 + 3  # now this one is whole, too

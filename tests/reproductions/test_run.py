@@ -113,10 +113,12 @@ def test_a_folder_goes_on_at_the_part_that_was_stopped(registry):
     ):
         shoal.reproduce("two", name="x")
     assert (Path("runs/x/parts/first.json").exists(), Path("runs/x/parts/second.json").exists()) == (True, False)
+    left = Path("runs/x/parts/.first.json.0123456789ab.partial")  # by a process that was killed
+    left.touch()
     registry["two"] = book(part("first", first), part("second", second), name="two")
     result = shoal.reproduce(resume="runs/x")
     assert CALLS == [("first", 10), "stopped", ("second", False)]  # its folder was empty again
-    assert result.parts["second"]["numbers"] == {"score": 7}
+    assert result.parts["second"]["numbers"] == {"score": 7} and not left.exists()
 
 
 def test_a_part_is_measured_again_when_its_sizes_have_changed(registry):

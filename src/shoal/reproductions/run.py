@@ -21,6 +21,8 @@ from shoal.core.kinds import checked_kinds
 from shoal.reproductions.page import reproduction_page
 from shoal.reproductions.reproduction import NotMeasured, Part, Reproduction, Sizes, find, unmet
 from shoal.reproductions.workspace import Workspace
+from shoal.specs.disk import tidy
+from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder, named, new_folder, provenance
 from shoal.training.host import host_bytes
 from shoal.training.reading import read_json
@@ -171,6 +173,12 @@ def run_reproduction(
     folder = RunFolder(given) if given else new_folder(root, f"reproduce-{planned.reproduction.name}")
     if resume is None:
         _begin(folder)
+    with claimed(folder.path):
+        tidy(folder.path / "parts")
+        return _measure_all(planned, folder, say, begun)
+
+
+def _measure_all(planned: Planned, folder: RunFolder, say: Callable[[str], None], begun: float) -> Reproduced:
     folder.write_json(REQUEST, planned.request._asdict())
     not_measured = dict(planned.missing)
     for number, (part, sizes) in enumerate(planned.parts, 1):

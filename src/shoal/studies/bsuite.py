@@ -31,8 +31,9 @@ from shoal.specs.sources import check_sources, parts_of
 from shoal.specs.spec import RunSpec, run_name
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
-from shoal.tracking.progress import Warnings
+from shoal.tracking.progress import StillCompiling, Warnings
 from shoal.tracking.request import Track, tracking_of
+from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
@@ -203,9 +204,20 @@ def run_bsuite(
         _begin(folder, planned.request)
     for text in planned.left_out:
         messages.say(text)
+    begun = time.perf_counter()
+    with claimed(folder.path):
+        logs = _train_programs(planned, folder, messages, track if tracking is None else tracking)
+    content = folder.read_json("scores.json")
+    seconds = time.perf_counter() - begun
+    figure = _draw(folder, planned.request.agent, content) if figures else None
+    flat = {bsuite_id(name, index).removeprefix("bsuite/"): log for name in logs for index, log in logs[name].items()}
+    return BsuiteResult(folder.path, content["experiments"], content["tags"], flat, seconds, figure)
+
+
+def _train_programs(planned: Bsuite, folder: RunFolder, messages: Sinks, track: Track) -> dict[str, dict[int, Any]]:
+    """Train one program after the other, and write the scores after each. Returns the logs by experiment and index."""
     logs: dict[str, dict[int, Any]] = {}
     costs: dict[str, list[float]] = {}
-    begun = time.perf_counter()
     for i, (program, (job, plan)) in enumerate(zip(planned.programs, planned.jobs, strict=True), 1):
         messages.say(
             f"[{i}/{len(planned.programs)}] {program.label}: {program.steps:,} steps of {plan.members} members"
@@ -213,9 +225,8 @@ def run_bsuite(
         program_folder = RunFolder(folder.path / "programs" / program.label.replace("/", "-"))
         try:
             begun_before = program_folder.has("spec.json")
-            asked = track if tracking is None else tracking
-            trackers = run_sinks(asked, program_folder, job.spec, resume=begun_before, within=folder.path)
-            found, seconds = _train(plan, program_folder, program, [messages, *trackers])
+            trackers = run_sinks(track, program_folder, job.spec, resume=begun_before, within=folder.path)
+            found, seconds = _train(plan, program_folder, program, [messages, StillCompiling(messages.say), *trackers])
         except Stopped as stopped:
             command = f"shoal bsuite --resume {folder.path}"
             raise Stopped(f"stopped in {program.label}. Continue with: {command}", stopped.signal) from stopped
@@ -224,12 +235,8 @@ def run_bsuite(
         costs[program.experiment] = [cost[0] + program.steps * len(program.indices), cost[1] + seconds]
         for index, log in found.items():
             write_csv(folder.path / "logs" / f"bsuite_id_-_{program.experiment}-{index}.csv", log)
-        _write_scores(folder, agent, job.spec, logs, costs)
-    content = folder.read_json("scores.json")
-    seconds = time.perf_counter() - begun
-    figure = _draw(folder, agent, content) if figures else None
-    flat = {bsuite_id(name, index).removeprefix("bsuite/"): log for name in logs for index, log in logs[name].items()}
-    return BsuiteResult(folder.path, content["experiments"], content["tags"], flat, seconds, figure)
+        _write_scores(folder, planned.request.agent, job.spec, logs, costs)
+    return logs
 
 
 class PrintedMessages(Sink):
