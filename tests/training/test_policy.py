@@ -16,7 +16,7 @@ from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Discrete, MultiDiscrete, mask_parts
 from shoal.core.struct import static
 from shoal.core.wrappers import FrameStack
-from shoal.training import checkpoint
+from shoal.training import checkpoint, policy
 from shoal.training.policy import Policy, RandomPolicy, fit_observation
 from shoal.training.pyfunc import PolicyModel
 from tiny import FIELDS, OPTIONS, SILENT
@@ -358,3 +358,14 @@ def test_the_model_of_mlflow_takes_masks_beside_observations():
     assert model.predict({"observation": 0, "action_mask": only[2]}) == 2
     with pytest.raises(ValueError, match="the policy needs its mask too"):
         model.predict(np.zeros(3, int))
+
+
+def test_programs_of_many_policies_are_released(monkeypatch):
+    """Each has 12 memory maps, and a process has 65,530."""
+    monkeypatch.setattr(policy, "MOST_PROGRAMS", 2)
+    policy._act_on_one.clear_cache()
+    env = shoal.make("CartPole-v1")
+    for width in (2, 3, 4, 2):
+        made = PPO(hidden=(width,)).bind(env)
+        assert Policy(made, made.policy_state(made.init(make_key(0), env)), env)(np.zeros(4)) in (0, 1)
+        assert policy._act_on_one._cache_size() <= 2

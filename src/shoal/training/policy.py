@@ -29,6 +29,8 @@ from shoal.training.plan import Plan, make_plan
 from shoal.training.program import begin
 from shoal.training.run_state import RunState
 
+MOST_PROGRAMS = 500  # that are kept; each has 12 of the 65,530 memory maps that Linux gives a process
+
 
 class Policy:
     """The policy of one member. Call it with one observation or a batch of them; it returns NumPy actions.
@@ -82,7 +84,9 @@ class Policy:
                 f"where episodes begin."
             )
         self._episodes = batch
-        act = _act_on_many if batch else _act_on_one
+        act: Any = _act_on_many if batch else _act_on_one
+        if act._cache_size() >= MOST_PROGRAMS:
+            act.clear_cache()
         action, self._carry = act(self.actor, self.weights, obs, carry, key, mask, greedy)
         return jax.tree.map(np.asarray, action)
 
