@@ -268,3 +268,22 @@ def test_a_field_for_one_number_takes_nothing_else(case):
 def test_a_field_takes_an_array_without_axes():
     assert type(shoal.PPO(num_envs=np.asarray(3), hidden=[np.int64(8)]).num_envs) is int
     assert shoal.PPO(num_envs=np.asarray(4)).num_envs == 4
+
+
+@pytest.mark.usefixtures("without_type_checker")
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("Acrobot-v1", {"torques": jnp.asarray(0.5)}),
+        ("FrozenLake-v1", {"success_rate": np.timedelta64(1, "s")}),
+        ("MiniGrid-Empty-8x8-v0", {"size": 2**31}),
+    ],
+)
+def test_odd_fields_of_environments_are_refused_in_words(name, fields):
+    with pytest.raises((TypeError, ValueError)) as caught:
+        shoal.make(name, **fields)
+    assert "/shoal/" in traceback.extract_tb(caught.value.__traceback__)[-1].filename
+
+
+def test_short_floats_fit_in_fields_of_environments():
+    assert shoal.make("FourRooms-Image-v0", goal_row=jnp.bfloat16(2), goal_column=3).goal_column == 3

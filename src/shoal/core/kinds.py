@@ -153,7 +153,7 @@ def _parts(name: str, value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
         for key, part in value.items():
             yield f"a name in {name}", key, annotations[0]
             yield f"{name}[{key!r:.60}]", part, annotations[1]
-    elif get_origin(kind) is Sequence:
+    elif get_origin(kind) is Sequence and annotations != (Any,):
         for index, part in enumerate(value):
             yield f"{name}[{index}]", part, annotations[0]
 

@@ -439,7 +439,8 @@ def _is_of_other_kind(field: dataclasses.Field, content: Any) -> bool:
         return True
     dtype = getattr(content, "dtype", np.dtype(float))
     reals = (np.bool_, np.integer, np.floating)
-    return not any(jax.numpy.issubdtype(dtype, kind) for kind in reals)
+    is_duration = getattr(dtype, "kind", "") == "m"  # which NumPy counts among the integers
+    return is_duration or not any(jax.numpy.issubdtype(dtype, kind) for kind in reals)
 
 
 def _check_ranges(value: Any) -> None:

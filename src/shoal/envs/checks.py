@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.kinds import python_number
 from shoal.core.struct import is_concrete
 
 LARGEST = float(np.finfo(np.float32).max)  # larger values become infinite in float32 states
@@ -58,5 +59,5 @@ def concrete_cells(*numbers: Any) -> list[tuple[float, ...]]:
     """Tuples of several fields' values, such as (row, column), one per member; [] if a field is None or traced."""
     if any(number is None or not is_concrete(number) for number in numbers):
         return []
-    columns = np.broadcast_arrays(*(np.asarray(number) for number in numbers))
+    columns = np.broadcast_arrays(*(np.asarray(python_number(number)) for number in numbers))
     return [tuple(cell) for cell in np.stack([column.ravel() for column in columns], axis=1).tolist()]

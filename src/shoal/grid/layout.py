@@ -16,9 +16,13 @@ from shoal.grid.actions import cell_mask
 from shoal.grid.cells import COLORS, EMPTY, WALL, Cell
 from shoal.ops.loops import short_scan
 
+MOST_CELLS = 2**24
+
 
 def empty_room(width: int, height: int) -> UInt16[np.ndarray, "W H"]:
-    """An empty grid with a wall around it."""
+    """An empty grid with a wall around it. Raises ValueError for more than MOST_CELLS."""
+    if width * height > MOST_CELLS:
+        raise ValueError(f"a grid of {width:,} x {height:,} cells is too large: it has at most {MOST_CELLS:,}.")
     return walled(np.full((width, height), EMPTY, np.uint16), 0, 0, width, height)
 
 

@@ -94,7 +94,7 @@ class Acrobot(Env):
 
     def __post_init__(self) -> None:
         check_reset_bounds(self.reset_low, self.reset_high)
-        if len(self.torques) != 3:
+        if getattr(self.torques, "shape", None) == () or len(self.torques) != 3:
             raise ValueError(f"torques={self.torques} needs three numbers, one for each action.")
         if self.equations not in ("book", "nips"):
             raise ValueError(f"equations={self.equations!r} is unknown. Choose 'book' or 'nips'.")
