@@ -61,7 +61,7 @@ def test_numpy_integers_are_seeds():
     assert data(make_key(np.int64(5))) == data(make_key(5)) == data(make_key(np.uint8(5)))
 
 
-@pytest.mark.parametrize("seed", [1.0, "1", None, True, np.float32(1), [1]])
+@pytest.mark.parametrize("seed", [1.0, "1", None, True, np.float32(1), [1], jnp.asarray(0.5), jnp.asarray([1])])
 def test_a_seed_that_is_no_integer_is_refused(seed):
     with pytest.raises(TypeError, match="a seed is an integer, such as 0 or 42"):
         make_key(seed)

@@ -94,9 +94,11 @@ def typed_key(key: Any) -> Key:
 
 def check_seed(seed: object) -> int:
     """Return a seed as a Python integer. Raises ValueError for more than 64 bits, TypeError for what is no integer."""
-    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, SupportsIndex):
-        raise TypeError(f"seed={seed!r} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42.")
-    number = operator.index(seed)
+    try:
+        number = operator.index(None if isinstance(seed, (bool, np.bool_)) else seed)  # type: ignore[arg-type]  # any kind
+    except TypeError:
+        words = f"seed={seed!r:.60} is of type {type(seed).__name__}: a seed is an integer, such as 0 or 42."
+        raise TypeError(words) from None
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"seed={in_digits(number)} does not fit in 64 bits: choose one from -2**63 to 2**63 - 1.")
     return number
