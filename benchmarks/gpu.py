@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from run import HERE, Side, machine_without_command, script_of
+from run import HERE, WORKERS, machine_without_command
 from turns import Worker, in_environment, take_turns
 
 ENVIRONMENTS = {  # the peer that has it too, and its name there
@@ -143,7 +143,7 @@ def estimate(job: dict[str, Any]) -> dict[str, Any]:
 
 def command_of(script: str, *words: str) -> tuple[str, ...]:
     """The command of a worker script."""
-    return (sys.executable, str(script_of(Side("", script))), *words)
+    return (sys.executable, str(WORKERS / f"{script}.py"), *words)
 
 
 def peer(part: str, package: str, script: str, *words: str, seconds: float = 30, **facts: Any) -> list[Worker]:

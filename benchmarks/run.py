@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
-WORKERS = HERE / "workers"
-PEERS = HERE.parent / "src" / "shoal" / "reproductions" / "peers"
+WORKERS = HERE / "workers"  # which `python -m reproductions` runs too
 MANY = 8  # with more seeds, the time of a whole process is almost only training
 # The MiniGrid ids that are measured, and the number of steps for NAVIX, which is slower.
 MINIGRID = {
@@ -348,7 +347,7 @@ def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
 
     Raises RuntimeError if the process fails.
     """
-    command = [python, str(script_of(side)), *side.arguments]
+    command = [python, str(WORKERS / f"{side.worker}.py"), *side.arguments]
     begin = time.perf_counter()
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment(cache) | dict(side.variables), check=False
@@ -357,12 +356,6 @@ def ask(side: Side, python: str, cache: Path | None) -> dict[str, Any]:
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with code {done.returncode}:\n{done.stderr[-2000:]}")
     return {**json.loads(done.stdout.splitlines()[-1]), "outer_s": outer_s}
-
-
-def script_of(side: Side) -> Path:
-    """The script of a side, which may be one that `shoal reproduce` runs too."""
-    scripts = [folder / f"{side.worker}.py" for folder in (PEERS, WORKERS)]
-    return next((script for script in scripts if script.is_file()), scripts[-1])
 
 
 def environment(cache: Path | None) -> dict[str, str]:

@@ -7,7 +7,7 @@ The search is that of Doors with DQN in the article "Speeding up Training of Mod
 parts have the article's network, which reads the cells as 225 numbers.
 
 study    `shoal.tune`, in a fresh process with an empty cache of compiled programs. Its time is that of the process.
-torch    the article's loop (`doors_study.py`, which `shoal reproduce doors` runs too) with the Python of
+torch    the article's loop (`doors_study.py`, which `python -m reproductions doors` runs too) with the Python of
          --torch-python, which needs torch, gymnasium and optuna. It trains --torch-trials whole trials.
 process  `shoal.train` in a process for each of --processes whole trials, after one that fills the cache.
 
@@ -158,7 +158,7 @@ def measure_study(options: argparse.Namespace) -> dict[str, Any]:
 
 def measure_torch(options: argparse.Namespace) -> dict[str, Any]:
     """The article's loop."""
-    command = [options.torch_python, str(run.PEERS / "doors_study.py")]
+    command = [options.torch_python, str(run.WORKERS / "doors_study.py")]
     _, done = timed([*command, "--trials", str(options.torch_trials), "--steps", str(options.steps)])
     found = json.loads(done.stdout.splitlines()[-1])
     whole = sum(found["trial_s"]) / len(found["trial_s"])

@@ -14,7 +14,6 @@ PURE, EDGE = "#d6e8f7", "#fde3cf"  # packages of pure functions; packages that r
 
 LEVELS = (  # the highest first: (packages, whether they may read and write files, what they hold)
     (("cli",), True, "the command line"),
-    (("reproductions",), True, "published numbers, measured again"),
     (("studies", "reports"), True, "many runs: train, sweeps, suites; HTML pages"),
     (("population", "viz"), True, "selectors; figures, GIFs and videos"),
     (("training",), True, "one run: plan, loop, run folder"),

@@ -1,7 +1,8 @@
 """The documentation: its examples and its notebook run, and its generated pages are up to date.
 
 The Python blocks of a page run in order, in one namespace and one empty folder. A block that begins with the comment
-`# name.py` is saved as that file instead. Every `shoal ...` line of a `console` block runs at its position.
+`# name.py` is saved as that file instead. Every line of a `console` block runs at its position: `shoal ...` or
+`python -m reproductions ...`.
 """
 
 import ast
@@ -25,6 +26,7 @@ import pytest
 from nbclient import NotebookClient
 
 import shoal
+from reproductions.__main__ import main as measure_again
 from shoal.cli.main import COMMANDS, main
 from shoal.core.registry import AGENTS, ENVS
 
@@ -113,6 +115,9 @@ def run_python(block: Block, page: Path, namespace: dict) -> None:
 def run_console(block: Block, page: Path) -> None:
     for line in block.text.splitlines():
         words = shlex.split(line, comments=True)
+        if line.startswith("python -m reproductions"):
+            assert measure_again(words[3:]) == 0, f"{page.name}: {line}"
+            continue
         assert words[0] == "shoal", f"{page.name}: {line} is not a command of shoal's: mark its block sh"
         if any(name in line for name in NOT_INSTALLED):
             continue
@@ -153,7 +158,7 @@ def test_every_name_that_an_example_takes_from_shoal_exists(page):
     """Also on pages whose examples are slow: what is imported from shoal, `shoal.name`, and commands."""
     for block in blocks(page):
         if block.language == "console":
-            assert {shlex.split(line)[1] for line in block.text.splitlines()} <= set(COMMANDS)
+            assert set(re.findall(r"^shoal (\S+)", block.text, re.MULTILINE)) <= set(COMMANDS)
             continue
         if any(name in block.text for name in NOT_INSTALLED):
             continue

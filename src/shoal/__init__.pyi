@@ -73,8 +73,6 @@ from .population.pbt import PBT as PBT
 from .population.random import RandomSearch as RandomSearch
 from .population.slots import Slots as Slots
 from .reports.report import report as report
-from .reproductions.run import Reproduced as Reproduced
-from .reproductions.run import reproduce as reproduce
 from .rollouts.checks import check_agent as check_agent
 from .specs.selector import FRESH as FRESH
 from .specs.selector import REST as REST

@@ -79,7 +79,7 @@ def test_every_worker_of_every_suite_exists(run):
 
     contests = itertools.chain.from_iterable(make(Options) for make in run.SUITES.values())
     for side in itertools.chain.from_iterable(contest.sides for contest in contests):
-        assert run.script_of(side).is_file(), side.worker
+        assert (run.WORKERS / f"{side.worker}.py").is_file(), side.worker
 
 
 def test_operations_of_a_step_are_those_of_its_products(run):

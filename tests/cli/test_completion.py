@@ -37,7 +37,6 @@ def test_bash_completes_commands_options_fields_and_names(complete, tmp_path):
     assert complete("shoal train ppo CartPole-v1 --no-f") == ["--no-figures"]
     assert complete("shoal train ppo CartPole-v1 --wrap Frame") == ["FrameStack"]
     assert complete("shoal eval --epis") == ["--episodes"]
-    assert complete("shoal reproduce grid") == ["gridworld"] and complete("shoal reproduce --on") == ["--only"]
     (tmp_path / "my-run").mkdir()
     assert complete("shoal eval my") == ["my-run"]
     assert complete("shoal completion z") == ["zsh"]

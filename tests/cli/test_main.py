@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+from email.message import Message
 from types import SimpleNamespace
 
 import jax
 import pytest
 
-from commands import say
+import shoal
+from commands import refused, say
 from shoal.cli.doctor import _problems
 from shoal.cli.main import main
 
@@ -120,7 +122,13 @@ def test_the_doctor_ends_with_1_for_a_problem_and_0_for_a_note(problem, capsys, 
     assert out.endswith("note: of interest\n")
 
 
-@pytest.mark.parametrize("name", ["gymnax", "purejaxrl", "navix", "doors", "gridworld"])
-def test_a_dry_run_of_a_reproduction_fits_a_terminal(name, capsys):
-    status, out, _ = say(capsys, "reproduce", name, "--dry-run")
-    assert status == 0 and max(map(len, out.splitlines())) <= 100
+def test_who_asks_for_published_numbers_learns_where_they_are_measured(capsys, monkeypatch):
+    known = Message()
+    known["Project-URL"] = "Repository, https://example.org/a/shoal"
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: known)
+    assert refused(capsys, "reproduce", "doors", "--full") == (
+        "shoal: published numbers are measured again by `python -m reproductions doors --full`, in the repository of "
+        "shoal, https://example.org/a/shoal.\n"
+    )
+    with pytest.raises(AttributeError, match="`python -m reproductions`, in the repository of shoal"):
+        shoal.reproduce  # noqa: B018

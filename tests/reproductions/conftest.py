@@ -9,9 +9,9 @@ from contextlib import chdir, redirect_stdout
 import jax
 import pytest
 
+from reproductions import reproduction
+from reproductions.workspace import WORKERS, Done, Workspace
 from shoal.cli.main import main
-from shoal.reproductions import reproduction
-from shoal.reproductions.workspace import PEERS, Done, Workspace
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def in_process(monkeypatch):
     def peer(self, script, *words, threads=0):
         monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
         with redirect_stdout(io.StringIO()) as out:
-            runpy.run_path(str(PEERS / f"{script}.py"), run_name="__main__")
+            runpy.run_path(str(WORKERS / f"{script}.py"), run_name="__main__")
         return {**json.loads(out.getvalue().splitlines()[-1]), "seconds": 1.0, "cpu_seconds": 1.0}
 
     monkeypatch.setattr(Workspace, "shoal", shoal)

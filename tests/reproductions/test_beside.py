@@ -3,10 +3,10 @@
 import json
 import sys
 
-from shoal.reproductions import workspace
-from shoal.reproductions.beside import Peer, measure_peer, train
-from shoal.reproductions.reproduction import Need, NotMeasured
-from shoal.reproductions.workspace import Workspace
+from reproductions import workspace
+from reproductions.beside import Peer, measure_peer, train
+from reproductions.reproduction import Need, NotMeasured
+from reproductions.workspace import Workspace
 from shoal.training.host import with_small_loops
 
 
@@ -40,7 +40,7 @@ def test_a_failing_script_is_a_sentence(tmp_path, monkeypatch):
 def test_a_peer_runs_with_the_threads_asked_for_and_the_flags_of_shoal(tmp_path, monkeypatch):
     names = ("NPROC", "XLA_FLAGS", "JAX_ENABLE_COMPILATION_CACHE")
     (tmp_path / "tell.py").write_text(f"import json, os\nprint(json.dumps({{n: os.environ[n] for n in {names!r}}}))")
-    monkeypatch.setattr(workspace, "PEERS", tmp_path)
+    monkeypatch.setattr(workspace, "WORKERS", tmp_path)
     monkeypatch.setenv("NPROC", "2")
     monkeypatch.setenv("XLA_FLAGS", with_small_loops(""))
     for asked, threads in ((0, "2"), (16, "16")):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import browser
-from shoal.reproductions.page import reproduction_page
-from shoal.reproductions.reproduction import find
+from reproductions.page import reproduction_page
+from reproductions.reproduction import find
 
 RESULTS = sorted((Path(__file__).parents[2] / "benchmarks" / "results").glob("reproduce-*.json"))
 

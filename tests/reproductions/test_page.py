@@ -3,8 +3,8 @@
 from PIL import Image
 
 from pages import Page
-from shoal.reproductions.page import reproduction_page
-from shoal.reproductions.reproduction import Part, Reproduction, Source
+from reproductions.page import reproduction_page
+from reproductions.reproduction import Part, Reproduction, Source
 
 FOUND = {
     "numbers": {},
@@ -12,7 +12,7 @@ FOUND = {
     "notes": [],
     "commands": {},
     "sizes": {},
-    "command": "shoal reproduce album",
+    "command": "python -m reproductions album",
     "machine": {"cpu": "x", "cores": 2, "memory_gib": 1.0, "devices": [], "platform": "p", "python": "3.11"}
     | {"packages": {}, "commit": "", "load_average": 0.5},
     "time": "2026-01-02T03:04:05Z",

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from reproductions import reproduction
+from reproductions.__main__ import main
+from reproductions.reproduction import find, reproductions
 from shoal.reports.words import number
-from shoal.reproductions import reproduction
-from shoal.reproductions.reproduction import find, reproductions
 
 ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("reproduce-*.json"))
@@ -39,12 +40,18 @@ def test_parts_fit_together(name):
 
 
 @pytest.mark.parametrize("name", ALL)
+def test_a_dry_run_fits_a_terminal(name, capsys):
+    assert main([name, "--dry-run"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_the_documentation_has_a_section(name):
     assert f"\n## {name}\n" in (ROOT / "docs" / "reproduce.md").read_text()
 
 
 def test_two_reproductions_of_one_name_are_refused(registry):
-    module = importlib.import_module("shoal.reproductions.sources.gridworld")
+    module = importlib.import_module("reproductions.sources.gridworld")
     source = reproduction.Source("A", "B, 2020", "https://example.org")
     reproduction.register(reproduction.Reproduction("x", "X", source, "About.", ()))
     with pytest.raises(ValueError, match="reproduction 'x' is already registered"):

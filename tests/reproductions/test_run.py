@@ -1,4 +1,4 @@
-"""`shoal.reproduce`: parts are kept as soon as they are measured, what is missing is said, and a folder goes on."""
+"""Parts are kept as soon as they are measured, what is missing is said, and a folder goes on."""
 
 import errno
 import json
@@ -11,9 +11,9 @@ import pytest
 
 import shoal
 from pages import Page
-from shoal.cli.main import main
-from shoal.reproductions import run
-from shoal.reproductions.reproduction import (
+from reproductions import run
+from reproductions.__main__ import main
+from reproductions.reproduction import (
     Chart,
     Measured,
     Need,
@@ -24,6 +24,7 @@ from shoal.reproductions.reproduction import (
     Source,
     register,
 )
+from reproductions.run import reproduce
 
 CALLS: list = []
 
@@ -58,12 +59,12 @@ def _registered(registry, tmp_path, monkeypatch):
 
 
 def test_every_part_is_measured_with_the_sizes_for_this_machine_and_kept(capsys):
-    result = shoal.reproduce("book")
+    result = reproduce("book")
     assert CALLS == [("first", 10), ("second", False)] and result.not_measured == {}
     assert result.folder == Path("runs/reproduce-book")
     kept = json.loads((result.folder / "parts" / "first.json").read_text())
     assert kept == result.parts["first"] and kept["numbers"] == {"rate": 25.0} and kept["sizes"] == {"steps": 10}
-    assert kept["command"] == "shoal reproduce book --only first" and kept["seconds"] > 0
+    assert kept["command"] == "python -m reproductions book --only first" and kept["seconds"] > 0
     assert kept["machine"]["cores"] >= 1 and kept["machine"]["memory_gib"] > 0 and "argv" not in kept["machine"]
     assert (result.folder / "files" / "first" / "note.txt").read_text() == "made"
     whole = json.loads((result.folder / "results.json").read_text())
@@ -74,9 +75,9 @@ def test_every_part_is_measured_with_the_sizes_for_this_machine_and_kept(capsys)
 def test_a_page_says_that_the_machine_was_busy(monkeypatch):
     monkeypatch.setattr(run.os, "getloadavg", lambda: (1e4, 0.0, 0.0))
     busy = "The machine was busy with other work while these parts were measured: first."
-    assert busy in Page(shoal.reproduce("book", only=["first"]).page).text
+    assert busy in Page(reproduce("book", only=["first"]).page).text
     monkeypatch.setattr(run.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    assert "was busy" not in Page(shoal.reproduce("book", only=["first"]).page).text
+    assert "was busy" not in Page(reproduce("book", only=["first"]).page).text
 
 
 def test_main_numbers_stand_on_top_of_the_page_too():
@@ -88,16 +89,16 @@ def test_main_numbers_stand_on_top_of_the_page_too():
             name="short",
         )
     )
-    page = Page(shoal.reproduce("short").page)
+    page = Page(reproduce("short").page)
     assert [table[1:] for table in page.tables] == [[["the score", "6", "7"]]] * 2
     assert page.source.index("<table") < page.source.index("<nav")
 
 
 def test_full_takes_the_sizes_of_the_source_and_given_sizes_replace_either():
-    assert shoal.reproduce("book", full=True, only=["first"]).parts["first"]["command"].endswith("--only first --full")
-    found = shoal.reproduce("book", only=["first"], sizes={"first": {"steps": 3}}).parts["first"]
+    assert reproduce("book", full=True, only=["first"]).parts["first"]["command"].endswith("--only first --full")
+    found = reproduce("book", only=["first"], sizes={"first": {"steps": 3}}).parts["first"]
     assert CALLS == [("first", 1000), ("first", 3)]
-    assert found["command"] == "shoal.reproduce(\"book\", only=[\"first\"], sizes={'first': {'steps': 3}})"
+    assert found["command"] == "reproduce(\"book\", only=[\"first\"], sizes={'first': {'steps': 3}})"
 
 
 def test_a_folder_goes_on_at_the_part_that_was_stopped(registry):
@@ -109,22 +110,22 @@ def test_a_folder_goes_on_at_the_part_that_was_stopped(registry):
 
     register(book(part("first", first), part("second", stopped), name="two"))
     with pytest.raises(
-        shoal.Stopped, match=r"stopped in the part second. Continue with: shoal reproduce --resume runs/x"
+        shoal.Stopped, match=r"stopped in the part second. Continue with: python -m reproductions --resume runs/x"
     ):
-        shoal.reproduce("two", name="x")
+        reproduce("two", name="x")
     assert (Path("runs/x/parts/first.json").exists(), Path("runs/x/parts/second.json").exists()) == (True, False)
     left = Path("runs/x/parts/.first.json.0123456789ab.partial")  # by a process that was killed
     left.touch()
     registry["two"] = book(part("first", first), part("second", second), name="two")
-    result = shoal.reproduce(resume="runs/x")
+    result = reproduce(resume="runs/x")
     assert CALLS == [("first", 10), "stopped", ("second", False)]  # its folder was empty again
     assert result.parts["second"]["numbers"] == {"score": 7} and not left.exists()
 
 
 def test_a_part_is_measured_again_when_its_sizes_have_changed(registry):
-    shoal.reproduce("book", name="x", only=["first"])
+    reproduce("book", name="x", only=["first"])
     registry["book"] = book(part("first", first, here={"steps": 20}), part("second", second))
-    assert shoal.reproduce(resume="runs/x").parts["first"]["sizes"] == {"steps": 20}
+    assert reproduce(resume="runs/x").parts["first"]["sizes"] == {"steps": 20}
 
 
 def test_what_a_part_needs_is_said_and_the_others_are_measured(capsys):
@@ -133,7 +134,7 @@ def test_what_a_part_needs_is_said_and_the_others_are_measured(capsys):
 
     needy = part("first", first, needs=(Need("json"), Need("no_such_package", "pip install it")))
     register(book(needy, part("second", refused), name="needy"))
-    result = shoal.reproduce("needy")
+    result = reproduce("needy")
     assert CALLS == [] and result.parts == {}
     assert result.not_measured == {
         "first": "needs the package no_such_package (pip install it)",
@@ -156,13 +157,13 @@ def test_packages_are_looked_up_in_the_python_that_is_given(tmp_path):
 
 
 def test_the_page_has_published_and_measured_numbers_side_by_side():
-    result = shoal.reproduce("book", only=["first"])
+    result = reproduce("book", only=["first"])
     page = Page(result.page)
     assert page.tables[0] == [["", "published", "measured"], ["the rate", "20 steps/sa GPU", "25 steps/s"]]
     assert {a["href"] for a in page.named("a")} >= {"https://example.org/book", "#first", "#machine"}
     for words in (
         "after The book (Ann, 2020)",
-        "shoal reproduce book --only first",
+        "python -m reproductions book --only first",
         "See x.",
         "sizes: steps 10",
         "--full",
@@ -176,13 +177,13 @@ def test_the_page_has_published_and_measured_numbers_side_by_side():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("reproduce bok", "reproduction 'bok' is not registered. Did you mean book? There are: book."),
-        ("reproduce book --only frist", "part of book 'frist' is not registered. Did you mean first?"),
-        ("reproduce book --python gone/python", "--python gone/python: there is no such program."),
-        ("reproduce --resume runs", "runs is not a folder of `shoal reproduce`: it has no reproduce.json."),
-        ("reproduce --resume runs --full", "--resume goes on as the run was started"),
-        ("reproduce book --ful", "unknown flag --ful. Did you mean --full?"),
-        ("reproduce book --name taken", "already holds a reproduction. Continue it with `shoal reproduce --resume"),
+        ("bok", "reproduction 'bok' is not registered. Did you mean book? There are: book."),
+        ("book --only frist", "part of book 'frist' is not registered. Did you mean first?"),
+        ("book --python gone/python", "--python gone/python: there is no such program."),
+        ("--resume runs", "runs is not a folder of `python -m reproductions`: it has no reproduce.json."),
+        ("--resume runs --full", "--resume goes on as the run was started"),
+        ("book --ful", "unknown flag --ful. Did you mean --full?"),
+        ("book --name taken", "already holds a reproduction. Continue it with `python -m reproductions --resume"),
     ],
 )
 def test_mistakes_are_one_line(words, said, capsys):
@@ -191,27 +192,41 @@ def test_mistakes_are_one_line(words, said, capsys):
     (folder / "reproduce.json").write_text("{}")
     assert main(words.split()) == 2
     err = capsys.readouterr().err
-    assert said in err and err.startswith("shoal: ") and err.count("\n") == 1 and CALLS == []
+    assert said in err and err.startswith("reproductions: ") and err.count("\n") == 1 and CALLS == []
+
+
+def test_a_folder_starts_no_program_that_it_names(tmp_path, capsys):
+    program, folder = tmp_path / "program", tmp_path / "strange"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path / 'was_run'}\n")
+    program.chmod(0o755)
+    folder.mkdir()
+    request = {"reproduction": "book", "full": False, "only": [], "python": str(program), "sizes": {}}
+    (folder / "reproduce.json").write_text(json.dumps(request))
+    assert main(["--resume", "strange", "--dry-run"]) == 2
+    assert f"name it again, as in --python {program}" in capsys.readouterr().err
+    assert not (tmp_path / "was_run").exists()
 
 
 def test_mistakes_in_python_are_said_before_anything_is_measured():
     with pytest.raises(TypeError, match=r"part first has no field 'step'. Did you mean steps\?"):
-        shoal.reproduce("book", sizes={"first": {"step": 1}})
+        reproduce("book", sizes={"first": {"step": 1}})
     with pytest.raises(ValueError, match="part of book 'third' is not registered"):
-        shoal.reproduce("book", sizes={"third": {}})
+        reproduce("book", sizes={"third": {}})
     with pytest.raises(TypeError, match="needs the name of a reproduction"):
-        shoal.reproduce()
+        reproduce()
+    with pytest.raises(TypeError, match="what"):
+        reproduce(3)  # type: ignore[arg-type]  # the mistake
     assert CALLS == [] and not Path("runs").exists()
 
 
 def test_damaged_files_of_a_folder_are_named():
-    shoal.reproduce("book", name="x")
+    reproduce("book", name="x")
     Path("runs/x/parts/first.json").write_text('{"sizes": 3}')
     with pytest.raises(ValueError, match=r"first.json is damaged.*Delete it, and the part is measured again"):
-        shoal.reproduce(resume="runs/x")
+        reproduce(resume="runs/x")
     Path("runs/x/reproduce.json").write_text('{"name": "book"}')
     with pytest.raises(ValueError, match="reproduce.json is damaged, or was written by another version"):
-        shoal.reproduce(resume="runs/x")
+        reproduce(resume="runs/x")
 
 
 def test_a_full_disk_is_one_line_and_the_folder_goes_on(monkeypatch, capsys):
@@ -221,22 +236,23 @@ def test_a_full_disk_is_one_line_and_the_folder_goes_on(monkeypatch, capsys):
 
     with monkeypatch.context() as patch:
         patch.setattr("shoal.specs.disk.flush", flush)
-        assert main(["reproduce", "book", "--name", "x"]) == 2
-    assert "shoal: runs/x/parts/first.json: could not be written: No space left on device" in capsys.readouterr().err
+        assert main(["book", "--name", "x"]) == 2
+    said = "reproductions: runs/x/parts/first.json: could not be written: No space left on device"
+    assert said in capsys.readouterr().err
     assert list(Path("runs/x/parts").iterdir()) == []
-    assert main(["reproduce", "--resume", "runs/x"]) == 0
+    assert main(["--resume", "runs/x"]) == 0
     assert Path("runs/x/parts/first.json").exists() and "2 of 2 parts measured" in capsys.readouterr().out
 
 
 def test_a_listing_and_a_dry_run_measure_nothing(capsys):
-    assert main(["reproduce"]) == 0 and main(["reproduce", "book", "--dry-run"]) == 0
+    assert main([]) == 0 and main(["book", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "book  The book (Ann, 2020)  first second" in out and "steps: 10" in out and "nothing was measured" in out
     assert CALLS == [] and not Path("runs").exists()
 
 
 def test_a_process_that_fails_is_named_with_its_last_line(tmp_path):
-    from shoal.reproductions.workspace import Workspace
+    from reproductions.workspace import Workspace
 
     work = Workspace(tmp_path, sys.executable, print)
     with pytest.raises(NotMeasured, match=r"`the script no_such_script.py` failed: .*No such file"):

@@ -241,14 +241,3 @@ def test_neither_does_a_folder_of_bsuite(code, beside, capsys):
     assert not (beside / "was_run").exists()
     say(capsys, "bsuite", "--resume", "run", "--trust-source")
     assert (beside / "was_run").exists()
-
-
-def test_neither_does_a_folder_of_a_reproduction_start_a_program(beside, capsys):
-    program = beside / "program"
-    program.write_text(f"#!/bin/sh\ntouch {beside / 'was_run'}\n")
-    program.chmod(0o755)
-    request = {"reproduction": "doors", "full": False, "only": [], "python": str(program), "sizes": {}}
-    (beside / "run").mkdir()
-    (beside / "run" / "reproduce.json").write_text(json.dumps(request))
-    assert f"name it again, as in --python {program}" in refused(capsys, "reproduce", "--resume", "run", "--dry-run")
-    assert not (beside / "was_run").exists()

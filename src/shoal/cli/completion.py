@@ -3,13 +3,11 @@
 The script contains all words, so that completion does not start Python. Print it again after an upgrade of shoal.
 """
 
-import pkgutil
 from collections.abc import Iterable, Mapping
 
 from shoal.cli.index import index
 from shoal.cli.parser import Line, Parser
 from shoal.cli.wraps import wrapper_names
-from shoal.reproductions import sources  # a file for each reproduction; importing the package imports none
 
 EXAMPLES = """  shoal completion bash > ~/.local/share/bash-completion/completions/shoal
   shoal completion zsh > ~/.shoal-completion.zsh    then, in ~/.zshrc: source ~/.shoal-completion.zsh"""
@@ -54,7 +52,6 @@ _shoal() {
         @TAKES_AGENT@) COMPREPLY=($(compgen -W "$agents" -- "$word")) ;;
         train:3) COMPREPLY=($(compgen -W "$envs" -- "$word")) ;;
         @TAKES_ENV@) COMPREPLY=($(compgen -W "$envs" -- "$word") $(compgen -f -- "$word")) ;;
-        reproduce:2) COMPREPLY=($(compgen -W "@REPRODUCTIONS@" -- "$word")) ;;
         completion:2) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
         *) COMPREPLY=($(compgen -f -- "$word")) ;;
     esac
@@ -82,7 +79,6 @@ def completion(line: Line) -> None:
         SCRIPT.replace("@COMMANDS@", " ".join(COMMANDS))
         .replace("@AGENTS@", " ".join(found.agents))
         .replace("@ENVS@", " ".join(found.envs))
-        .replace("@REPRODUCTIONS@", " ".join(module.name for module in pkgutil.iter_modules(sources.__path__)))
         .replace("@WRAPPERS@", " ".join(wrapper_names()))
         .replace("@OPTIONS@", _cases(options, "options="))
         .replace("@AGENT_FIELDS@", _cases(fields, "options+="))

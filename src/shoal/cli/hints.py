@@ -6,6 +6,7 @@ Nothing here imports JAX at its top. The registries are read only after a near n
 import argparse
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,27 @@ def unknown_command(word: str, rest: list[str], commands: Iterable[str]) -> Valu
         )
     if word.lower() == "info" and rest and not rest[0].startswith("-"):
         return ValueError(_unknown(word, f" Did you mean `shoal envs {rest[0]}`?"))
+    if word.lower() == "reproduce":
+        line = shlex.join(["python", "-m", "reproductions", *rest])
+        return ValueError(f"published numbers are measured again by `{line}`, in {_repository()}.")
     if word.lower() in OTHER_COMMANDS:
         return ValueError(_unknown(word, f" Did you mean `shoal {OTHER_COMMANDS[word.lower()]}`?"))
     if word.startswith("-") or difflib.get_close_matches(word.lower(), commands, n=1, cutoff=0.75):
         return ValueError(_unknown(word, did_you_mean(word, [*commands, "--help", "--version"])))
     what = _what_it_is(word, rest)
     return ValueError(f"{word} is {what}" if what else _unknown(word, did_you_mean(word, commands)))
+
+
+def _repository() -> str:
+    """`the repository of shoal`, with its address where the metadata of the installed package has one."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    try:
+        links = metadata("shoal").get_all("Project-URL", [])
+    except PackageNotFoundError:  # on PYTHONPATH, never installed
+        links = []
+    address = next((link.partition(", ")[2] for link in links if link.startswith("Repository, ")), "")
+    return f"the repository of shoal{f', {address}' if address else ''}"
 
 
 def _unknown(word: str, meant: str) -> str:

@@ -60,7 +60,6 @@ COMMANDS = {
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
     "selectors": Command("shoal.cli.listing", "selectors", "list selectors (PBT, halving), or show the fields of one"),
     "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, with a radar figure"),
-    "reproduce": Command("shoal.cli.reproduce", "reproduce", "measure the numbers of an article again, in one page"),
     "bench": Command("shoal.cli.bench", "bench", "measure environment steps per second on this machine"),
     "doctor": Command("shoal.cli.doctor", "doctor", "show devices, cache, known bugs, and what to install"),
     "completion": Command("shoal.cli.completion", "completion", "print a completion script for bash or zsh"),
@@ -89,7 +88,7 @@ def main(words: list[str] | None = None) -> int:
     """
     if words is not None:
         return _run(list(words))
-    terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["evolve"], ["bsuite"], ["reproduce"]))
+    terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["evolve"], ["bsuite"]))
     return terminal.leave(_run(sys.argv[1:]))
 
 
@@ -134,7 +133,7 @@ def _dispatch(words: list[str]) -> int:
         from shoal.cli.hints import unknown_command
 
         raise unknown_command(name, words, COMMANDS)
-    from shoal.training.limits import check_address_limit
+    from shoal.core.limits import check_address_limit
 
     check_address_limit()
     command = COMMANDS[name]

@@ -100,13 +100,14 @@ class Parser(argparse.ArgumentParser):
         named: Callable[[argparse.Namespace], Named] | None = None,
         without: tuple[str, ...] = (),
         opens_run: bool = False,
+        program: str = "shoal",
     ) -> None:
         """`without` names fields that are not flags, because the command sets them itself. A command that `opens_run`
         gets the option `--trust-source`, because it may need files of the user's own that the run was made with.
         """
         super().__init__(
-            prog=f"shoal {command}",
-            usage=f"shoal {command} {usage}".strip(),
+            prog=f"{program} {command}".strip(),
+            usage=" ".join(filter(None, (program, command, usage))),
             description=fill(description, 80),
             epilog=f"examples:\n{examples}" if examples else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -189,6 +189,7 @@ OTHER_NAMES = {
     "EvalCallback": "shoal.train evaluates by itself, as often as evaluations=N says, in eval_episodes=N episodes",
     "VecFrameStack": "write shoal.FrameStack(env, 4), or on the command line --wrap FrameStack:n=4",
     "evaluate_policy": "write shoal.evaluate(policy, episodes=100)",
+    "reproduce": "`python -m reproductions`, in the repository of shoal, measures published numbers again",
 }
 
 # Attributes of the results of other libraries -> what to write instead.

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-import shoal
-from shoal.reproductions.reproduction import find
-from shoal.reproductions.sources.doors import RANGES, largest_reward_per_step
-from shoal.reproductions.workspace import PEERS
+from reproductions.reproduction import find
+from reproductions.run import reproduce
+from reproductions.sources.doors import RANGES, largest_reward_per_step
+from reproductions.workspace import WORKERS
 
 
 def test_without_walls_in_the_way_the_largest_reward_per_step_is_that_of_a_straight_walk():
@@ -33,7 +33,7 @@ def test_random_actions_lower_the_largest_reward():
 @pytest.mark.slow
 def test_one_training_and_the_search_are_measured(in_process, tmp_path):
     sizes = {"trials": 2, "parallel": 2, "steps": 20_000, "fresh_seeds": 1}
-    found = shoal.reproduce("doors", only=["shoal"], sizes={"shoal": sizes}, root=tmp_path).parts["shoal"]
+    found = reproduce("doors", only=["shoal"], sizes={"shoal": sizes}, root=tmp_path).parts["shoal"]
     numbers = found["numbers"]
     for key in ("shoal.reward", "shoal.fresh", "one.reward", "one.greedy"):
         assert -1 < numbers[key] < numbers["possible.greedy"], key
@@ -46,7 +46,7 @@ def test_one_training_and_the_search_are_measured(in_process, tmp_path):
 
 def test_the_compiled_environment_is_measured(in_process, tmp_path):
     sizes = {"envs": [1, 8], "steps": 100}
-    found = shoal.reproduce("doors", only=["compiled"], sizes={"compiled": sizes}, root=tmp_path).parts["compiled"]
+    found = reproduce("doors", only=["compiled"], sizes={"compiled": sizes}, root=tmp_path).parts["compiled"]
     lines = found["lines"]["seconds"]
     assert set(lines) == {"shoal, a call for each step", "shoal, one program"}
     for name, (envs, seconds) in lines.items():
@@ -57,15 +57,15 @@ def test_the_compiled_environment_is_measured(in_process, tmp_path):
 def test_copies_in_gymnasium_are_measured(tmp_path):
     pytest.importorskip("gymnasium")
     sizes = {"envs": [1, 2], "async_envs": [1], "steps": 3}
-    part = shoal.reproduce("doors", only=["environments"], sizes={"environments": sizes}, root=tmp_path)
+    part = reproduce("doors", only=["environments"], sizes={"environments": sizes}, root=tmp_path)
     lines = part.parts["environments"]["lines"]["seconds"]
     assert [envs for envs, _ in lines.values()] == [[1], [1, 2]]
 
 
 def test_the_search_with_flax_and_gymnasium_is_measured(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["doors_study.py", "--network", "flax", "--trials", "2", "--steps", "12800"])
-    monkeypatch.syspath_prepend(str(PEERS))
-    runpy.run_path(str(PEERS / "doors_study.py"), run_name="__main__")
+    monkeypatch.syspath_prepend(str(WORKERS))
+    runpy.run_path(str(WORKERS / "doors_study.py"), run_name="__main__")
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["steps"] == 12_800 and len(found["trial_s"]) == 2
     assert -0.2 < found["best"]["score"] < 0.6 and 10 <= found["best"]["env.max_steps"] <= 17

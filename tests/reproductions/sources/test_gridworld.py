@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import shoal
+from reproductions.run import reproduce
 
 LEARNING = {"agents": 3, "steps": 20_000, "snapshots": 4}
 
@@ -15,7 +15,7 @@ def tmp_root(tmp_path_factory):
 
 
 def test_thirty_agents_learn_the_values_and_are_animated(in_process, tmp_root):
-    result = shoal.reproduce("gridworld", only=["learning"], sizes={"learning": LEARNING}, root=tmp_root)
+    result = reproduce("gridworld", only=["learning"], sizes={"learning": LEARNING}, root=tmp_root)
     found = result.parts["learning"]
     assert result.not_measured == {}
     numbers = found["numbers"]
@@ -34,7 +34,7 @@ def test_thirty_agents_learn_the_values_and_are_animated(in_process, tmp_root):
 
 def test_speeds_of_all_three_are_measured(in_process, tmp_root):
     sizes = {"episodes": 5, "steps": 500, "many": 2, "many_steps": 500, "shoal_steps": 2_000}
-    found = shoal.reproduce("gridworld", only=["speed"], sizes={"speed": sizes}, root=tmp_root).parts["speed"]
+    found = reproduce("gridworld", only=["speed"], sizes={"speed": sizes}, root=tmp_root).parts["speed"]
     numbers = found["numbers"]
     assert set(numbers) == {"numpy", "jax.one", "shoal.one", "ratio.one", "jax.many", "shoal.many", "ratio.many"}
     assert numbers["ratio.one"] == numbers["shoal.one"] / numbers["jax.one"] and min(numbers.values()) > 0

@@ -4,14 +4,15 @@ import pytest
 from PIL import Image
 
 import shoal
+from reproductions import beside
+from reproductions.run import reproduce
+from reproductions.sources.gymnax import SHOWN, WORLDS, ZOO
+from reproductions.workspace import Workspace
 from shoal.core.registry import ENVS
-from shoal.reproductions import beside
-from shoal.reproductions.sources.gymnax import SHOWN, WORLDS, ZOO
-from shoal.reproductions.workspace import Workspace
 
 
 def measured(tmp_path, part, **sizes):
-    found = shoal.reproduce("gymnax", only=[part], sizes={part: sizes}, root=tmp_path, progress=False)
+    found = reproduce("gymnax", only=[part], sizes={part: sizes}, root=tmp_path, progress=False)
     return found.parts[part], found.folder
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-import shoal
-from shoal.reproductions import beside
-from shoal.reproductions.workspace import Workspace
+from reproductions import beside
+from reproductions.run import reproduce
+from reproductions.workspace import Workspace
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def asked(monkeypatch):
 
 
 def measured(tmp_path, part, **sizes):
-    found = shoal.reproduce("navix", only=[part], sizes={part: sizes}, root=tmp_path, progress=False)
+    found = reproduce("navix", only=[part], sizes={part: sizes}, root=tmp_path, progress=False)
     return found.parts[part]
 
 

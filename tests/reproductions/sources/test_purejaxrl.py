@@ -2,10 +2,10 @@
 
 import pytest
 
-import shoal
-from shoal.reproductions import beside
-from shoal.reproductions.sources.purejaxrl import _binned, _returns
-from shoal.reproductions.workspace import Workspace
+from reproductions import beside
+from reproductions.run import reproduce
+from reproductions.sources.purejaxrl import _binned, _returns
+from reproductions.workspace import Workspace
 
 ANSWER = {"versions": {}, "steps": 1024, "run_s": 2.0, "seconds": 8.0, "curve": [[512, 1.0, 20.0], [1024, 2.0, 480.0]]}
 
@@ -27,9 +27,7 @@ def test_learning_is_measured_beside_the_peers(tmp_path, in_process, peers):
     asked, play = peers
     play()
     sizes = {"cartpole": {"steps": 1024, "seeds": 2, "cleanrl_steps": 1024}}
-    found = shoal.reproduce("purejaxrl", only=["cartpole"], sizes=sizes, root=tmp_path, progress=False).parts[
-        "cartpole"
-    ]
+    found = reproduce("purejaxrl", only=["cartpole"], sizes=sizes, root=tmp_path, progress=False).parts["cartpole"]
     numbers, lines = found["numbers"], found["lines"]
     assert [words[0] for words in asked] == ["ppo_gymnax", "ppo_gymnax", "ppo_torch"]
     assert numbers["CartPole-v1.purejaxrl.rate"] == numbers["CartPole-v1.cleanrl.rate"] == 512.0  # 1,024 steps in 2 s
@@ -49,7 +47,7 @@ def test_learning_is_measured_beside_the_peers(tmp_path, in_process, peers):
 
 def test_populations_are_timed_and_the_largest_one_is_extrapolated(tmp_path, in_process):
     sizes = {"populations": {"agents": [1, 3], "steps": 512, "many": 4, "many_steps": 512}}
-    found = shoal.reproduce("purejaxrl", only=["populations"], sizes=sizes, root=tmp_path, progress=False)
+    found = reproduce("purejaxrl", only=["populations"], sizes=sizes, root=tmp_path, progress=False)
     numbers = found.parts["populations"]["numbers"]
     assert numbers["agents.1"] == numbers["agents.3"] == 1.0  # seconds of the fixture's processes
     assert numbers["largest.process"] == "1 s for 4 agents x 512 steps" and numbers["largest.rate"] > 0
@@ -58,7 +56,7 @@ def test_populations_are_timed_and_the_largest_one_is_extrapolated(tmp_path, in_
 
 def test_a_loss_is_evolved_and_compared_on_other_seeds(tmp_path, in_process):
     sizes = {"evolved-loss": {"generations": 2, "candidates": 4, "seeds": 1, "steps": 2560, "held_out": 2}}
-    found = shoal.reproduce("purejaxrl", only=["evolved-loss"], sizes=sizes, root=tmp_path, progress=False)
+    found = reproduce("purejaxrl", only=["evolved-loss"], sizes=sizes, root=tmp_path, progress=False)
     part = found.parts["evolved-loss"]
     assert part["numbers"]["weights"] == 4353  # printed by the notebook: 64 + 64 + 64 x 64 + 64 + 64 + 1
     assert part["numbers"]["evaluations"] == 8 and part["numbers"]["first"] > 8

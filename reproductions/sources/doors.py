@@ -12,11 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
+from reproductions.workspace import Workspace
 from shoal.core.keys import make_key
 from shoal.envs.gridworlds.doors import Doors
 from shoal.interop import gymnax
-from shoal.reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
-from shoal.reproductions.workspace import Workspace
 from shoal.studies.study import StudyResult
 from shoal.studies.throughput import HORIZON, make_fleet
 from shoal.training.result import load_result

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from shoal.reproductions.beside import Peer, Trained, measure_peer, train
-from shoal.reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
-from shoal.reproductions.workspace import Workspace
+from reproductions.beside import Peer, Trained, measure_peer, train
+from reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
+from reproductions.workspace import Workspace
 from shoal.training.generations import fitness_of_generations
 from shoal.training.result import Result, load_result
 from shoal.viz.evolution import ERROR_LABEL, SLOPE_LABEL, value_loss_slopes

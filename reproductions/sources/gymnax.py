@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from reproductions.beside import Peer, measure_peer
+from reproductions.reproduction import Measured, Need, Part, Reproduction, Row, Source, register
+from reproductions.workspace import Workspace
 from shoal.core.env import Env
 from shoal.core.registry import make
-from shoal.reproductions.beside import Peer, measure_peer
-from shoal.reproductions.reproduction import Measured, Need, Part, Reproduction, Row, Source, register
-from shoal.reproductions.workspace import Workspace
 from shoal.studies.runs import train
 from shoal.viz.videos import render
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal.reproductions.reproduction import Chart, Measured, Part, Reproduction, Row, Source, register
-from shoal.reproductions.workspace import Workspace
+from reproductions.reproduction import Chart, Measured, Part, Reproduction, Row, Source, register
+from reproductions.workspace import Workspace
 from shoal.training.result import Result, load_result
 from shoal.viz.values import animate_values
 

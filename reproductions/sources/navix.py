@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.reproductions.beside import Peer, measure_peer, train
-from shoal.reproductions.reproduction import Chart, Measured, Need, Part, Points, Reproduction, Row, Source, register
-from shoal.reproductions.workspace import Workspace
+from reproductions.beside import Peer, measure_peer, train
+from reproductions.reproduction import Chart, Measured, Need, Part, Points, Reproduction, Row, Source, register
+from reproductions.workspace import Workspace
 
 INSTALL = "make peers"
 NAVIX = Peer("NAVIX", "step_navix", (Need("navix", INSTALL),), ("jax",))

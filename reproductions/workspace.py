@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import shoal
-from shoal.reproductions.reproduction import NotMeasured
+from reproductions.reproduction import NotMeasured
 
-PEERS = Path(__file__).parent / "peers"
+WORKERS = Path(__file__).parents[1] / "benchmarks" / "workers"
 
 
 class Done(NamedTuple):
@@ -45,13 +45,13 @@ class Workspace(NamedTuple):
             return _run([sys.executable, "-m", "shoal", *words], f"shoal {' '.join(words)}", self.folder, variables)
 
     def peer(self, script: str, *words: Any, threads: int = 0) -> dict[str, Any]:
-        """Run a script of `peers` with `python`, and return the line of JSON that it prints last.
+        """Run a script of `WORKERS` with `python`, and return the line of JSON that it prints last.
 
         It runs without a cache, and with the flags of XLA that shoal sets: small loops are several times as fast with
         them. `threads` are those of XLA, 0 for one on each core. `seconds` and `cpu_seconds`, of the whole process,
         are added. Raises NotMeasured, with the error's last line, if it fails.
         """
-        command = [self.python, str(PEERS / f"{script}.py"), *(str(word) for word in words)]
+        command = [self.python, str(WORKERS / f"{script}.py"), *(str(word) for word in words)]
         variables = {"JAX_ENABLE_COMPILATION_CACHE": "false", **({"NPROC": str(threads)} if threads else {})}
         done = _run(command, f"the script {script}.py", self.folder, variables)
         answer = json.loads(done.output.splitlines()[-1])

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reproductions.reproduction import Chart, Part, Reproduction, Row
 from shoal.reports.chart import COLORS, Dots, Line, Mark, chart
 from shoal.reports.markup import Cell, Html, code_block, joined, pairs, table, tag, with_code
 from shoal.reports.page import Section, data_address, folded, page, warning_box
 from shoal.reports.words import NONE, number, seconds_in_words
-from shoal.reproductions.reproduction import Chart, Part, Reproduction, Row
 
 KINDS = {".gif": "image/gif", ".png": "image/png"}
 FEW_POINTS = 12  # of a line on which each is marked

@@ -1,4 +1,4 @@
-"""`shoal.reproduce`: measure the parts of a reproduction one after another, and write a page.
+"""Measure the parts of a reproduction one after another, and write a page.
 
     reproduce.json      what was asked for          parts/NAME.json     what a part measured, written when it is done
     results.json        all parts together          files/NAME/         runs and pictures of a part
@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from reproductions import COMMAND
+from reproductions.page import reproduction_page
+from reproductions.reproduction import NotMeasured, Part, Reproduction, Sizes, find, unmet
+from reproductions.workspace import Workspace
 from shoal.core.errors import unknown_field
 from shoal.core.kinds import checked_kinds
-from shoal.reproductions.page import reproduction_page
-from shoal.reproductions.reproduction import NotMeasured, Part, Reproduction, Sizes, find, unmet
-from shoal.reproductions.workspace import Workspace
 from shoal.specs.disk import tidy
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder, named, new_folder, provenance
@@ -88,13 +89,15 @@ def reproduce(
 ) -> Reproduced:
     """Measure the numbers of a published source again, and write a page with both side by side.
 
-        result = shoal.reproduce("gridworld", only=["learning"], sizes={"learning": {"steps": 1_000}})
+        from reproductions.run import reproduce
+
+        result = reproduce("gridworld", only=["learning"], sizes={"learning": {"steps": 1_000}})
         result.parts["learning"]["numbers"]
 
-    `what` is the name of a reproduction; `shoal reproduce` lists them. The sizes are those for two processor cores;
-    with `full` those of the source, and `sizes` replaces some of them, part by part. `only` names the parts to measure.
-    Parts that compare with other packages use those of the interpreter `python`, by default of this one; a part whose
-    packages are missing is left out, and the page says what it needs.
+    `what` is the name of a reproduction; `python -m reproductions` lists them. The sizes are those for two processor
+    cores; with `full` those of the source, and `sizes` replaces some of them, part by part. `only` names the parts to
+    measure. Parts that compare with other packages use those of the interpreter `python`, by default of this one; a
+    part whose packages are missing is left out, and the page says what it needs.
 
     The folder is `root/name`, by default a new one. `resume` goes on with a folder at the first part that is not
     finished; of the other arguments only `python` may then be given. Raises `Stopped` after a signal such as Ctrl-C.
@@ -102,7 +105,7 @@ def reproduce(
     if resume is not None:
         planned = plan_resumed(resume, python)
     elif what is None:
-        raise TypeError('reproduce needs the name of a reproduction: shoal.reproduce("doors").')
+        raise TypeError('reproduce needs the name of a reproduction, as in reproduce("doors").')
     else:
         planned = plan_reproduction(what, full=full, only=only, python=python, sizes=sizes)
     say = _say if progress else lambda text: None
@@ -142,7 +145,7 @@ def plan_resumed(folder: Path | str, python: str = "") -> Planned:
     """Plan the stored request of a folder, with another interpreter if one is given."""
     run_folder = RunFolder(folder)
     if not (run_folder.path / REQUEST).is_file():
-        raise FileNotFoundError(f"{folder} is not a folder of `shoal reproduce`: it has no {REQUEST}.")
+        raise FileNotFoundError(f"{folder} is not a folder of `{COMMAND}`: it has no {REQUEST}.")
     data = run_folder.read_json(REQUEST)
     if not isinstance(data, dict) or set(data) != set(Request._fields):
         raise ValueError(f"{run_folder.path / REQUEST} is damaged, or was written by another version of shoal.")
@@ -210,7 +213,7 @@ def files_of(folder: Path, part: str) -> Path:
 def _begin(folder: RunFolder) -> None:
     if (folder.path / REQUEST).exists():
         raise FileExistsError(
-            f"{folder.path} already holds a reproduction. Continue it with `shoal reproduce --resume {folder.path}`, "
+            f"{folder.path} already holds a reproduction. Continue it with `{COMMAND} --resume {folder.path}`, "
             f"or choose another --name."
         )
     folder.create()
@@ -224,7 +227,7 @@ def _measure(planned: Planned, part: Part, sizes: Sizes, folder: RunFolder, say:
     begin, at = time.perf_counter(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     load = os.getloadavg()[0]
     python = f" --python {planned.request.python}" if planned.request.python else ""
-    command = f"shoal reproduce --resume {folder.path}{python}"
+    command = f"{COMMAND} --resume {folder.path}{python}"
     stopped = f"stopped in the part {part.name}. Continue with: {command}"
     try:
         with stopped_at_once(stopped):
@@ -281,9 +284,9 @@ def _command(request: Request, part: Part) -> str:
     """The command, or the call in Python where sizes are given, that measures a part."""
     python = " --python PATH" if request.python else ""  # the path on this machine says nothing to others
     if not (given := request.sizes.get(part.name)):
-        return f"shoal reproduce {request.reproduction} --only {part.name}{' --full' * request.full}{python}"
+        return f"{COMMAND} {request.reproduction} --only {part.name}{' --full' * request.full}{python}"
     full = ", full=True" * request.full
-    return f'shoal.reproduce("{request.reproduction}", only=["{part.name}"], sizes={ {part.name: given} }{full})'
+    return f'reproduce("{request.reproduction}", only=["{part.name}"], sizes={ {part.name: given} }{full})'
 
 
 def _say(text: str) -> None:

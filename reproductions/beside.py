@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from shoal.reproductions.reproduction import Need, NotMeasured, unmet
-from shoal.reproductions.workspace import Workspace
+from reproductions.reproduction import Need, NotMeasured, unmet
+from reproductions.workspace import Workspace
 from shoal.training.result import Result, load_result
 
 
 class Peer(NamedTuple):
-    """Another library: its script in `peers`, and the packages that the script needs."""
+    """Another library: its script in `benchmarks/workers`, and the packages that the script needs."""
 
     name: str
     script: str

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from shoal.core.errors import unknown_name
 
-SOURCES = "shoal.reproductions.sources"
+SOURCES = "reproductions.sources"
 GPU = "GPU"
 
 Points = tuple[Sequence[float], Sequence[float]]  # x and y of a line
