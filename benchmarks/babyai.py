@@ -36,8 +36,8 @@ def speed() -> None:
     found: dict = {"machine": machine(), "unit": "steps per second of processor time, one core", "ids": {}}
     for name in args.ids or IDS:
         sides = {
-            "minigrid": (args.minigrid, "step_minigrid.py", "--env", name),
-            "envpool": (args.envpool, "step_envpool.py", "--env", name),
+            "minigrid": (args.minigrid, "step_called.py", "--mode", "alone", "--env", name, "--steps", "10000"),
+            "envpool": (args.envpool, "step_called.py", "--threads", "1", "--env", name),
             "shoal": (sys.executable, "step_shoal.py", "--env", name, "--steps", "200", "--repeats", "3"),
         }
         answers: dict = {side: [] for side in sides}

@@ -127,7 +127,8 @@ def peer_contests(options: argparse.Namespace) -> list[Contest]:
     """Peers whose loop runs in Python: Gymnasium's vectorized CartPole, and CleanRL's PPO on torch."""
     del options
     size = ("--env", "CartPole-v1", "--envs", "2048")
-    stepping = (Side("gymnasium (NumPy)", "step_gymnasium", size), Side("shoal", "step_shoal", size))
+    called = ("--mode", "numpy", *size, "--steps", "1000", "--repeats", "5")
+    stepping = (Side("gymnasium (NumPy)", "step_called", called), Side("shoal", "step_shoal", size))
     training = (
         Side("CleanRL's recipe (torch)", "ppo_torch"),
         Side("shoal", "ppo_shoal", ("--total-steps", "50000", "--evaluations", "0", "--records", "1")),
@@ -182,7 +183,7 @@ def minigrid_contests(options: argparse.Namespace) -> list[Contest]:
         pool = Side("EnvPool (C++, 2 threads)", "step_called", (*size, "--env", env))
         contests.append(Contest(f"{env}, {options.num_envs} envs", (pool, ours), stepping_rate, "M steps/s"))
         if env == "MiniGrid-DoorKey-8x8-v0":
-            one = Side("MiniGrid", "step_called", ("--library", "minigrid", "--env", env, "--steps", "5000"))
+            one = Side("MiniGrid", "step_called", ("--mode", "alone", "--env", env, "--steps", "5000"))
             contests.append(Contest(f"{env}, against one process", (one, ours), stepping_rate, "M steps/s"))
     return contests
 

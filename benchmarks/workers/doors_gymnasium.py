@@ -41,4 +41,4 @@ class Doors(gymnasium.Env):
         return self.grid.ravel().copy(), float(reward), terminated, False, {}
 
 
-gymnasium.register("Doors-v0", Doors)
+gymnasium.register("Doors-v0", Doors, max_episode_steps=25)

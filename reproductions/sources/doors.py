@@ -49,8 +49,9 @@ def environments(work: Workspace, *, envs: Sequence[int], async_envs: Sequence[i
     lines: dict[str, tuple[list, list]] = {}
     for kind, name, sizes in (("async", "AsyncVectorEnv", async_envs), ("sync", "SyncVectorEnv", envs)):
         work.say(f"  Gymnasium's {name}")
-        found = work.peer("doors_steps", "--kind", kind, "--steps", steps, "--envs", *sizes)
-        lines[f"Gymnasium, {name}"] = list(sizes), found["wall_s"]
+        words = ("--mode", kind, "--env", ENV, "--steps", steps, "--repeats", 1)
+        found = [work.peer("step_called", *words, "--envs", size) for size in sizes]
+        lines[f"Gymnasium, {name}"] = list(sizes), [answer["wall_s"][0] for answer in found]
     return Measured(_rates(lines, steps), {"seconds": lines}, notes=["Actions are chosen before the clock starts."])
 
 

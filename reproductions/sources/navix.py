@@ -34,8 +34,8 @@ def batches(
     of_library = {
         "shoal": _ours(work, [BATCH_ENV], shoal)[BATCH_ENV],
         "navix": {n: _theirs(work, NAVIX, notes, BATCH_ENV, n) for n in navix},
-        "envpool": {n: _theirs(work, ENVPOOL, notes, BATCH_ENV, n, "--library", "envpool") for n in envpool},
-        "minigrid": {n: _theirs(work, MINIGRID, notes, BATCH_ENV, n, "--library", "minigrid") for n in minigrid},
+        "envpool": {n: _theirs(work, ENVPOOL, notes, BATCH_ENV, n) for n in envpool},
+        "minigrid": {n: _theirs(work, MINIGRID, notes, BATCH_ENV, n) for n in minigrid},
     }
     numbers, lines = {}, {}
     for library, rates in of_library.items():
@@ -53,7 +53,7 @@ def environments(work: Workspace, *, envs: Sequence[str], num_envs: int) -> Meas
     ours, numbers = _ours(work, envs, [1, num_envs]), {}
     for env in envs:
         numbers |= {f"{env}.shoal": ours[env][1], f"{env}.many": ours[env][num_envs]}
-        slow = _theirs(work, MINIGRID, notes, env, 1, "--library", "minigrid")
+        slow = _theirs(work, MINIGRID, notes, env, 1)
         fast = _theirs(work, NAVIX, notes, env, 1)
         numbers |= {f"{env}.minigrid": slow, f"{env}.navix": fast}
         if slow:
@@ -100,11 +100,15 @@ def _ours(work: Workspace, envs: Sequence[str], sizes: Sequence[int]) -> dict[st
     return rates
 
 
-def _theirs(work: Workspace, peer: Peer, notes: list[str], env: str, num_envs: int, *words: str) -> float | None:
+def _theirs(work: Workspace, peer: Peer, notes: list[str], env: str, num_envs: int) -> float | None:
     """Steps per second of a peer; None if it cannot be measured here."""
     steps = min(MOST_STEPS, max(LEAST_STEPS, WORK // num_envs))
-    name = env if words else env.replace("MiniGrid", "Navix")
-    found = measure_peer(work, peer, notes, *words, "--env", name, "--envs", num_envs, "--steps", steps)
+    words = {
+        "NAVIX": ("--env", env.replace("MiniGrid", "Navix")),
+        "EnvPool": ("--env", env, "--mode", "envpool"),
+        "MiniGrid": ("--env", env, "--mode", "alone" if num_envs == 1 else "async"),
+    }[peer.name]
+    found = measure_peer(work, peer, notes, *words, "--envs", num_envs, "--steps", steps)
     return found["steps"] / statistics.median(found["wall_s"]) if found else None
 
 

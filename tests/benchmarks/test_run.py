@@ -113,3 +113,14 @@ def test_the_stepping_worker_prints_one_line(run):
     assert answer["resets_reused"] == 0
     assert answer["checksum"] != 0
     assert json.dumps(answer["versions"])
+
+
+@pytest.mark.parametrize(
+    ("mode", "env", "steps"),
+    [("alone", "BabyAI-GoToLocal-v0", 3), ("numpy", "CartPole-v1", 12), ("sync", "Doors-v0", 12)],
+)
+def test_environments_that_python_calls_are_counted_alike(run, mode, env, steps):
+    pytest.importorskip("minigrid" if mode == "alone" else "gymnasium")
+    sizes = ("--mode", mode, "--env", env, "--envs", "4", "--steps", "3", "--repeats", "2")
+    answer = run.ask(run.Side(mode, "step_called", sizes), sys.executable, None)
+    assert answer["steps"] == steps and len(answer["wall_s"]) == len(answer["cpu_s"]) == 2
