@@ -10,7 +10,7 @@ from typing import Any
 import shoal
 from reproductions import COMMAND
 from shoal.cli import terminal
-from shoal.cli.parser import Parser
+from shoal.cli.parser import Parser, Split
 from shoal.core.errors import printable
 from shoal.training import host
 from shoal.training.stopping import Stopped
@@ -18,10 +18,11 @@ from shoal.training.stopping import Stopped
 EXAMPLES = f"""  {COMMAND}
   {COMMAND} gridworld --dry-run
   {COMMAND} doors --only compiled,shoal
+  {COMMAND} doors --only torch --size torch.trials=20
   {COMMAND} doors --python .venv-peers/bin/python
   {COMMAND} --resume runs/reproduce-doors"""
 WRAPPED = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-MAY_CHANGE = ("resume", "python", "dry_run", "no_cache", "debug")  # options that are allowed beside --resume
+ALWAYS = ("dry_run", "no_cache", "debug")  # options that are allowed without a name and beside --resume
 OURS = [Path(folder).parent for folder in (shoal.__file__, __file__)]
 MISTAKE = 2
 
@@ -59,21 +60,30 @@ def measure(words: list[str]) -> None:
     if split.wants_help:
         print(parser.format_help())
         return
+    _explain_flags(split)
     options = parser.finish(split).options
     if "jax" not in sys.modules:  # in tests it runs already
         host.prepare(cache=not options.no_cache)
         host.check_platform()
     from reproductions import run
+    from reproductions.sizes import read_sizes
 
     if options.resume is not None:
-        _check_alone(parser, options)
+        if _changed(parser, options, ("resume", "python", *ALWAYS)):
+            raise ValueError(
+                "--resume goes on as the run was started: leave other options but --python out, as in "
+                f"`{COMMAND} --resume RUN`."
+            )
         planned = run.plan_resumed(options.resume, options.python)
     elif not options.what:
+        if changed := _changed(parser, options, ALWAYS):
+            raise ValueError(f"--{changed[0]} is for a reproduction: name one first, as in `{COMMAND} doors`.")
         print(_listing())
         return
     else:
         only = [word.strip() for word in options.only.split(",") if word.strip()]
-        planned = run.plan_reproduction(options.what, full=options.full, only=only, python=options.python)
+        sizes = read_sizes(run.find(options.what), options.size)
+        planned = run.plan_reproduction(options.what, full=options.full, only=only, python=options.python, sizes=sizes)
     if options.dry_run:
         print(_plan_text(planned))
         return
@@ -85,7 +95,7 @@ def command_parser() -> Parser:
     """The options of the command."""
     parser = Parser(
         "",
-        "[NAME] [options]",
+        "[NAME] [--only PART,...] [options]",
         "Measure the numbers of an article again and write a page with published and measured numbers side by side. "
         "Without a name it lists what can be measured again.",
         EXAMPLES,
@@ -96,6 +106,13 @@ def command_parser() -> Parser:
         "--full", action="store_true", help="the sizes of the source; by default those for two processor cores"
     )
     parser.add_argument("--only", default="", metavar="PART,...", help="parts to measure (default: all)")
+    parser.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="PART.NAME=VALUE",
+        help="another size, of those that --dry-run prints; may be given several times",
+    )
     parser.add_argument(
         "--python",
         default="",
@@ -109,14 +126,25 @@ def command_parser() -> Parser:
     return parser
 
 
-def _check_alone(parser: Parser, options: Any) -> None:
-    """Raise ValueError if options beside `--resume` would change the run."""
+def _explain_flags(split: Split) -> None:
+    """Raise ValueError for an unknown flag that means `--only` or a size. The parser refuses all others."""
+    for option, text in split.others.items():
+        name = option.removeprefix("--").replace("-", "_")
+        if name in ("part", "parts"):
+            raise ValueError(f"unknown flag {option}. Did you mean --only?")
+        from reproductions.reproduction import reproductions
+
+        found = reproductions().get(split.options.what)
+        owners = [part.name for part in found.parts if name in part.here] if found else []
+        if owners:
+            write = " or ".join(f"--size {owner}.{name}={text or 'VALUE'}" for owner in owners)
+            raise ValueError(f"unknown flag {option}, but a size has this name: write {write}.")
+
+
+def _changed(parser: Parser, options: Any, allowed: tuple[str, ...]) -> list[str]:
+    """The options that differ from their default, without the allowed ones."""
     usual = vars(parser.split([]).options)
-    if any(value != usual[name] and name not in MAY_CHANGE for name, value in vars(options).items()):
-        raise ValueError(
-            "--resume goes on as the run was started: leave other options but --python out, as in "
-            f"`{COMMAND} --resume RUN`."
-        )
+    return [name for name, value in vars(options).items() if value != usual[name] and name not in allowed]
 
 
 def _listing() -> str:

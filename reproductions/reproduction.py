@@ -18,20 +18,27 @@ A number or a line has a key, by which what is measured finds its row or chart. 
 of a part that cannot be measured on this machine.
 """
 
+import ast
 import importlib
 import importlib.util
 import json
 import pkgutil
+import re
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from reproductions import COMMAND
 from shoal.core.errors import unknown_name
 
 SOURCES = "reproductions.sources"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GPU = "GPU"
+MOST_FOUND = 3  # places that a hint names
 
 Points = tuple[Sequence[float], Sequence[float]]  # x and y of a line
 Sizes = Mapping[str, Any]  # arguments of a part's function
@@ -159,8 +166,38 @@ def find(name: str) -> Reproduction:
     """Return the reproduction of a name. Raises UnknownNameError, with the nearest names, for an unknown one."""
     known = reproductions()
     if name not in known:
-        raise unknown_name("reproduction", name, known, f"There are: {', '.join(known)}.")
+        raise unknown_name("reproduction", name, known, f"{_where(name)} There are: {', '.join(known)}.".strip())
     return known[name]
+
+
+def _where(word: str) -> str:
+    """A sentence on where something with this name is measured: a part, an author, a library, an algorithm.
+
+    It is looked up among the parts and the words of the reproductions, then of the scripts in `benchmarks/`.
+    """
+    known = reproductions()
+    if owners := [name for name, found in known.items() if word in (part.name for part in found.parts)]:
+        lines = [f"`{COMMAND} {owner} --only {word}`" for owner in owners]
+        return f"It is the name of a part: {' or '.join(lines)}."
+    in_words = re.compile(rf"(?<!\w){re.escape(_plain(word))}(?!\w)")
+    texts = {f"{COMMAND} {name}": f"{each.title} {each.source} {each.about}" for name, each in known.items()}
+    scripts = {f"python benchmarks/{file.name}": _about(file) for file in sorted(BENCHMARKS.glob("*.py"))}
+    for lines in (texts, scripts):
+        found = [f"`{line}`" for line, text in lines.items() if in_words.search(_plain(text))]
+        if 0 < len(found) <= MOST_FOUND:
+            return f"It is measured by {' or '.join(found)}."
+    return ""
+
+
+def _about(file: Path) -> str:
+    """What a script says about itself."""
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
+
+
+def _plain(text: str) -> str:
+    """A text in small letters, without accents, with spaces for `-` and `_`."""
+    letters = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    return letters.lower().replace("-", " ").replace("_", " ")
 
 
 def unmet(needs: Sequence[Need], python: str) -> list[Need]:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from reproductions import COMMAND
 from reproductions.page import reproduction_page
 from reproductions.reproduction import NotMeasured, Part, Reproduction, Sizes, find, unmet
+from reproductions.sizes import size_words
 from reproductions.workspace import Workspace
 from shoal.core.errors import unknown_field
 from shoal.core.kinds import checked_kinds
@@ -281,12 +282,10 @@ def _sizes(part: Part, full: bool, given: Sizes) -> Sizes:
 
 
 def _command(request: Request, part: Part) -> str:
-    """The command, or the call in Python where sizes are given, that measures a part."""
+    """The command that measures a part."""
+    sizes = " ".join(["", *size_words(part.name, request.sizes.get(part.name, {}))])
     python = " --python PATH" if request.python else ""  # the path on this machine says nothing to others
-    if not (given := request.sizes.get(part.name)):
-        return f"{COMMAND} {request.reproduction} --only {part.name}{' --full' * request.full}{python}"
-    full = ", full=True" * request.full
-    return f'reproduce("{request.reproduction}", only=["{part.name}"], sizes={ {part.name: given} }{full})'
+    return f"{COMMAND} {request.reproduction} --only {part.name}{sizes}{' --full' * request.full}{python}"
 
 
 def _say(text: str) -> None:

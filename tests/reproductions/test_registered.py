@@ -39,6 +39,25 @@ def test_parts_fit_together(name):
         assert part.about.endswith(".") and not part.title.endswith(".") and inspect.getdoc(part.measure)
 
 
+@pytest.mark.parametrize(
+    ("word", "where"),
+    [
+        ("lpo", "It is measured by `python benchmarks/evolved_losses.py`."),
+        ("cheap-talk", "It is measured by `python benchmarks/cheap_talk.py`."),
+        ("Pegoud", "It is measured by `python -m reproductions gridworld`."),
+        ("CleanRL", "It is measured by `python -m reproductions purejaxrl`."),
+        ("evolved-loss", "It is the name of a part: `python -m reproductions purejaxrl --only evolved-loss`."),
+        ("gymnaz", "Did you mean gymnax?"),
+        ("the", ""),
+    ],
+)
+def test_what_is_measured_under_another_name_is_named(word, where):
+    with pytest.raises(ValueError, match="is not registered") as caught:
+        find(word)
+    start = f"reproduction {word!r} is not registered. {where}".strip()
+    assert str(caught.value) == f"{start} There are: {', '.join(ALL)}."
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_dry_run_fits_a_terminal(name, capsys):
     assert main([name, "--dry-run"]) == 0

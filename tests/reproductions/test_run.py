@@ -98,7 +98,22 @@ def test_full_takes_the_sizes_of_the_source_and_given_sizes_replace_either():
     assert reproduce("book", full=True, only=["first"]).parts["first"]["command"].endswith("--only first --full")
     found = reproduce("book", only=["first"], sizes={"first": {"steps": 3}}).parts["first"]
     assert CALLS == [("first", 1000), ("first", 3)]
-    assert found["command"] == "reproduce(\"book\", only=[\"first\"], sizes={'first': {'steps': 3}})"
+    assert found["command"] == "python -m reproductions book --only first --size first.steps=3"
+
+
+def test_sizes_of_the_command_line_are_those_of_python_and_are_written_down():
+    def listed(work, *, names=("a", "b"), counts=(1, 2), seconds=0.5):
+        CALLS.append((names, counts, seconds))
+        return Measured()
+
+    here = {"names": ("a", "b"), "counts": [1, 2], "seconds": 0.5}
+    register(book(Part("first", "First", "About.", listed, here=here, full=here), name="lists"))
+    words = "--size first.names=x,y --size first.counts=4,1_000 --size first.seconds=2"
+    assert main(f"lists {words} --name x".split()) == 0
+    assert CALLS == [(["x", "y"], [4, 1000], 2.0)]
+    command = json.loads(Path("runs/x/parts/first.json").read_text())["command"]
+    assert main([*command.split()[3:], "--name", "y"]) == 0
+    assert CALLS[0] == CALLS[1]
 
 
 def test_a_folder_goes_on_at_the_part_that_was_stopped(registry):
@@ -183,6 +198,13 @@ def test_the_page_has_published_and_measured_numbers_side_by_side():
         ("--resume runs", "runs is not a folder of `python -m reproductions`: it has no reproduce.json."),
         ("--resume runs --full", "--resume goes on as the run was started"),
         ("book --ful", "unknown flag --ful. Did you mean --full?"),
+        ("book --parts first", "unknown flag --parts. Did you mean --only?"),
+        ("book --steps 3", "unknown flag --steps, but a size has this name: write --size first.steps=3."),
+        ("book --size steps=3", "--size steps=3: write PART.NAME=VALUE"),
+        ("book --size first.steps=many", "write it as the part's own, --size first.steps=10."),
+        ("book --size first.step=3", "part first has no field 'step'. Did you mean steps?"),
+        ("--only first", "--only is for a reproduction: name one first"),
+        ("--resume runs --size first.steps=3", "--resume goes on as the run was started"),
         ("book --name taken", "already holds a reproduction. Continue it with `python -m reproductions --resume"),
     ],
 )
