@@ -55,6 +55,7 @@ class Workspace(NamedTuple):
         variables = {"JAX_ENABLE_COMPILATION_CACHE": "false", **({"NPROC": str(threads)} if threads else {})}
         done = _run(command, f"the script {script}.py", self.folder, variables)
         answer = json.loads(done.output.splitlines()[-1])
+        answer.pop("argv", None)  # it may hold paths of this machine
         return {**answer, "seconds": done.seconds, "cpu_seconds": done.cpu_seconds}
 
 

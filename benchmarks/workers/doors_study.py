@@ -11,10 +11,8 @@ Without `--prune` the answer of the pruner is asked for but ignored, so that the
 """
 
 import argparse
-import json
-import time
 
-begun = time.perf_counter()
+import measure
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--network", choices=("torch", "flax"), default="torch")
@@ -29,7 +27,6 @@ import contextlib  # noqa: E402
 import copy  # noqa: E402
 import logging  # noqa: E402
 import warnings  # noqa: E402
-from importlib import metadata  # noqa: E402
 
 import doors_gymnasium  # noqa: E402, F401 - registers Doors
 import gymnasium  # noqa: E402
@@ -204,17 +201,14 @@ if args.track:
     mlflow.set_experiment("doors")
 pruner = optuna.pruners.HyperbandPruner(min_resource=max(1, round(ITERATIONS * 0.03)), max_resource=max(2, ITERATIONS))
 study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=1), pruner=pruner)
-import_s = time.perf_counter() - begun
+import_s = measure.seconds_since_start()
 study.optimize(train, n_trials=args.trials)
-packages = ("gymnasium", "numpy", "optuna", *{"torch": ("torch",), "flax": ("flax", "jax")}[args.network])
-answer = {
-    "trials": args.trials,
-    "steps": ITERATIONS * ENVS,
-    "import_s": import_s,
-    "trial_s": [trial.duration.total_seconds() for trial in study.trials],
-    "trained": [(trial.last_step or 0) / ITERATIONS for trial in study.trials],  # the part of a whole trial
-    "scores": [trial.value for trial in study.trials],
-    "best": {"score": study.best_value, **study.best_params},
-    "versions": {name: metadata.version(name) for name in packages},
-}
-print(json.dumps(answer))
+measure.report(
+    trials=args.trials,
+    steps=ITERATIONS * ENVS,
+    import_s=import_s,
+    trial_s=[trial.duration.total_seconds() for trial in study.trials],
+    trained=[(trial.last_step or 0) / ITERATIONS for trial in study.trials],  # the part of a whole trial
+    scores=[trial.value for trial in study.trials],
+    best={"score": study.best_value, **study.best_params},
+)

@@ -29,6 +29,7 @@ PACKAGES = (
     "envpool",
     "minigrid",
     "torch",
+    "optuna",
     "shoal",
 )
 

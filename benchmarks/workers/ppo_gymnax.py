@@ -6,7 +6,6 @@ in every step by gymnax itself; statistics of episodes returned for every step; 
 linear schedule; `vmap` over seeds outside everything. Its debug print, a host callback, is left out, as its own
 benchmark does; so are the entries that gymnax 1.0 added to `info`, which its scan would otherwise store.
 """
-# pyright: reportMissingImports=false
 
 import argparse
 from collections.abc import Callable

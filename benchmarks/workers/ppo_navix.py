@@ -2,7 +2,6 @@
 
 The observations are those of the figure in NAVIX's paper: the symbolic view of the agent, flattened.
 """
-# pyright: reportMissingImports=false
 
 import argparse
 

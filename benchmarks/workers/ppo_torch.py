@@ -5,7 +5,6 @@ separate 64-64 tanh networks, 4 epochs of 4 shuffled minibatches of 128 samples,
 out. With `--minatar` the hyperparameters are those of PureJaxRL's figure for MinAtar, with its limit of 1,000 steps and
 without sticky actions; it needs the package MinAtar.
 """
-# pyright: reportMissingImports=false
 
 import argparse
 

@@ -9,9 +9,9 @@ episode. With `--last-only` only the last table is kept, which is faster; the be
 """
 
 import argparse
-import json
 import time
-from importlib import metadata
+
+import measure
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--agents", type=int, default=1)
@@ -111,13 +111,11 @@ for _ in range(args.repeats + 1):  # the first is not counted
     goals, tables = int(result[-1][-1].sum()), result[2]
     del inputs, result
 values = tables.reshape(ROWS, COLUMNS, 4, args.agents).max(2)  # the largest Q-value of each cell and agent
-answer = {
-    "steps": args.agents * args.steps,
-    "wall_s": walls[1:],
-    "goals": goals / args.agents,  # of each agent
-    "values": values.mean(-1).tolist(),  # [rows, columns], the mean over agents
-    "beside_goal": float(jnp.maximum(values[0, 1], values[1, 0]).mean()),
-    "compile_s": compile_s,
-    "versions": {name: metadata.version(name) for name in ("jax", "jaxlib")},
-}
-print(json.dumps(answer))
+measure.report(
+    steps=args.agents * args.steps,
+    wall_s=walls[1:],
+    goals=goals / args.agents,  # of each agent
+    values=values.mean(-1).tolist(),  # [rows, columns], the mean over agents
+    beside_goal=float(jnp.maximum(values[0, 1], values[1, 0]).mean()),
+    compile_s=compile_s,
+)

@@ -4,9 +4,9 @@ The grid, the hyperparameters and the corrected update are those of shoal's `Gri
 """
 
 import argparse
-import json
 import time
 
+import measure
 import numpy as np
 
 parser = argparse.ArgumentParser()
@@ -32,4 +32,4 @@ for _ in range(args.episodes):
         target = float(is_done) + DISCOUNT * (not is_done) * table[arrived[0], arrived[1]].max()
         table[cell[0], cell[1], action] += STEP_SIZE * (target - values[action])
         cell, steps = arrived, steps + 1
-print(json.dumps({"steps": steps, "wall_s": time.perf_counter() - begin, "values": table.max(-1).tolist()}))
+measure.report(steps=steps, wall_s=time.perf_counter() - begin, values=table.max(-1).tolist())

@@ -5,7 +5,6 @@ observations are written instead. Actions are sampled in bulk before the scan, w
 gets its own key in every step, as gymnax requires. With `--envs-last` the environments are the last axis of the
 checksum.
 """
-# pyright: reportMissingImports=false
 
 import argparse
 

@@ -4,7 +4,6 @@ It uses the observation of NAVIX that is most similar to MiniGrid's: `symbolic_f
 hide nothing and the carried object is not shown. Every observation is added to a checksum in its own dtype, which is
 returned. With `--envs-last` the environments are the last axis of the checksum (see `step_shoal.py`).
 """
-# pyright: reportMissingImports=false
 
 import argparse
 

@@ -39,13 +39,16 @@ def test_a_failing_script_is_a_sentence(tmp_path, monkeypatch):
 
 def test_a_peer_runs_with_the_threads_asked_for_and_the_flags_of_shoal(tmp_path, monkeypatch):
     names = ("NPROC", "XLA_FLAGS", "JAX_ENABLE_COMPILATION_CACHE")
-    (tmp_path / "tell.py").write_text(f"import json, os\nprint(json.dumps({{n: os.environ[n] for n in {names!r}}}))")
+    (tmp_path / "tell.py").write_text(
+        f"import json, os, sys\nprint(json.dumps({{n: os.environ[n] for n in {names!r}}} | {{'argv': sys.argv}}))"
+    )
     monkeypatch.setattr(workspace, "WORKERS", tmp_path)
     monkeypatch.setenv("NPROC", "2")
     monkeypatch.setenv("XLA_FLAGS", with_small_loops(""))
     for asked, threads in ((0, "2"), (16, "16")):
         told = Workspace(tmp_path, sys.executable, print).peer("tell", threads=asked)
         assert [told[name] for name in names] == [threads, with_small_loops(""), "false"]
+        assert "argv" not in told  # it may hold paths of this machine
 
 
 def test_training_shows_the_command_that_repeats_it(tmp_path, in_process):
