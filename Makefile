@@ -58,7 +58,7 @@ lock:  ## resolve all versions again into constraints.txt (needs uv; uv.lock is 
 	uv lock --upgrade
 	uv export --no-hashes --all-extras --no-extra gp --no-extra gymnax --no-emit-project -o constraints.txt
 
-peers:  ## make .venv-peers with the libraries that benchmarks/run.py compares with
+peers:  ## make .venv-peers with the libraries that benchmarks and reproductions compare with
 	VENV=.venv-peers sh benchmarks/peers/setup.sh
 
 GPU_PROGRAM = .venv-gpu-program

@@ -1,6 +1,13 @@
-"""Measure other libraries beside shoal; one that cannot be measured here is a sentence on the page."""
+"""What parts run: commands of shoal, and other libraries beside it.
 
+A library that cannot be measured here is a sentence on the page.
+"""
+
+import json
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from reproductions.reproduction import Need, NotMeasured, unmet
@@ -18,12 +25,18 @@ class Peer(NamedTuple):
     threads: int = 0  # of XLA; 0: one on each core
 
 
-class Trained(NamedTuple):
-    """A training run in a process of its own."""
+class Run(NamedTuple):
+    """A run of shoal, in a process of its own."""
 
     seconds: float  # of the process, with imports and compilation
-    result: Result
+    cpu_seconds: float  # of all its threads together
+    folder: Path
     command: str
+
+    @property
+    def result(self) -> Result:
+        """What the run wrote into its folder."""
+        return load_result(self.folder)
 
 
 def measure_peer(work: Workspace, peer: Peer, notes: list[str], *words: Any) -> dict[str, Any] | None:
@@ -45,12 +58,26 @@ def measure_peer(work: Workspace, peer: Peer, notes: list[str], *words: Any) -> 
     return found
 
 
-def train(work: Workspace, name: str, agent: str, env: str, *words: Any) -> Trained:
-    """Train with `shoal train` in a fresh process, without presets, pictures and evaluations (unless `words` ask)."""
-    fixed = ("--preset", "none", "--no-figures", "--no-progress", "--name", name)
+def run(work: Workspace, name: str, *words: Any) -> Run:
+    """Run a command of shoal that writes a run folder of this name, without pictures."""
+    words = (*words, "--no-figures", "--no-progress", "--name", name)
+    command = shlex.join(["shoal", *map(str, words)])
+    work.say(f"  {shorten(command, 110, placeholder=' ...')}")
+    done = work.shoal(*words)
+    return Run(done.seconds, done.cpu_seconds, work.folder / "runs" / name, command)
+
+
+def train(work: Workspace, name: str, agent: str, env: str, *words: Any) -> Run:
+    """Run `shoal train` without presets, and without evaluations unless `words` ask for them."""
     evaluations = () if "--evaluations" in words else ("--evaluations", 0)
-    command = ("train", agent, env, *words, *evaluations, *fixed)
-    shown = f"shoal {' '.join(map(str, command))}"
-    work.say(f"  {shown}")
-    done = work.shoal(*command)
-    return Trained(done.seconds, load_result(work.folder / "runs" / name), shown)
+    return run(work, name, "train", agent, env, *words, *evaluations, "--preset", "none")
+
+
+def bench(work: Workspace, envs: Sequence[str], sizes: Sequence[int], *words: Any) -> dict[str, dict[int, float]]:
+    """Run `shoal bench`: steps per second by environment and number of environments."""
+    work.say(f"  shoal bench, {len(envs)} environments, {' '.join(map(str, sizes))} in one call")
+    work.shoal("bench", *envs, "--sizes", ",".join(map(str, sizes)), *words, "--out", "bench.json")
+    rates: dict[str, dict[int, float]] = {env: {} for env in envs}
+    for row in json.loads((work.folder / "bench.json").read_text())["rows"]:
+        rates[row["env"]][row["num_envs"]] = row["steps_per_second"]
+    return rates

@@ -122,7 +122,7 @@ class Part:
     about: str  # what the source did, what is done here, and errors of the source
     measure: Callable[..., Measured]
     here: Sizes = field(default_factory=dict)  # that two processor cores measure in minutes
-    full: Sizes = field(default_factory=dict)  # of the source
+    full: Sizes = field(default_factory=dict)  # of the source, where they differ
     rows: Sequence[Row] = ()
     charts: Sequence[Chart] = ()
     needs: Sequence[Need] = ()

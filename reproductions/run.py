@@ -155,11 +155,7 @@ def plan_resumed(folder: Path | str, python: str = "") -> Planned:
         again = f"name it again, as in --python {request.python}"
         raise ValueError(f"{folder} was measured with another Python, {request.python}: {again}.")
     return plan_reproduction(
-        request.reproduction,
-        full=request.full,
-        only=request.only,
-        python=python,
-        sizes=request.sizes,
+        request.reproduction, full=request.full, only=request.only, python=python, sizes=request.sizes
     )
 
 
@@ -278,7 +274,7 @@ def _sizes(part: Part, full: bool, given: Sizes) -> Sizes:
     for size in given:
         if size not in known:
             raise unknown_field(f"part {part.name}", size, known)
-    return {**(part.full if full else part.here), **given}
+    return {**part.here, **(part.full if full else {}), **given}
 
 
 def _command(request: Request, part: Part) -> str:

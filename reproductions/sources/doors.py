@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from reproductions.beside import run, train
 from reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 from shoal.core.keys import make_key
@@ -19,13 +20,14 @@ from shoal.envs.gridworlds.doors import Doors
 from shoal.interop import gymnax
 from shoal.studies.study import StudyResult
 from shoal.studies.throughput import HORIZON, make_fleet
-from shoal.training.result import load_result
 
 ENV, ENVS, LIMIT, DISCOUNT = "Doors-v0", 64, 13, 0.99
 PUBLISHED_STEPS = 512  # of random actions, in the article's figure
 SIZES = (1, 101, 201, 301, 401, 481)
 THEIRS = "RTX 5060 Ti, Ryzen 7600X"
 COPIES = "random steps of the largest number of copies"
+SECONDS = Chart("seconds", "512 steps of all copies", "copies", "seconds", log_y=True)
+CALLED, ONE = "shoal, a call for each step", "shoal, one program"
 EXPLORES = 0.05  # the article's final epsilon
 
 # The article's search, in environment steps: it counts steps of all 64 copies. Its time limit is searched too, from 10
@@ -37,7 +39,7 @@ RANGES = {
     "train_frequency": f"log({4 * ENVS},{24 * ENVS})",
     "optimizer": "adam|sgd",
 }
-FIXED = ("--preset", "none", "--env.max-steps", LIMIT, "--num-envs", ENVS, "--num-steps", 4, "--hidden", "64,32",
+FIXED = ("--env.max-steps", LIMIT, "--num-envs", ENVS, "--num-steps", 4, "--hidden", "64,32",
          "--discount", DISCOUNT, "--learning-starts", 100 * ENVS, "--target-period", 200 * ENVS,
          "--epsilon-end", EXPLORES)  # fmt: skip
 CHOSEN = ("--learning-rate", 1e-3, "--buffer-size", 1024 * ENVS, "--batch-size", 128, "--train-frequency", 4 * ENVS,
@@ -58,7 +60,7 @@ def environments(work: Workspace, *, envs: Sequence[int], async_envs: Sequence[i
 def compiled(work: Workspace, *, envs: Sequence[int], steps: int) -> Measured:
     """Seconds for random steps of copies of shoal's Doors: one call for each step, and one program for all steps."""
     lines: dict[str, tuple[list, list]] = {}
-    for name, measure in (("shoal, a call for each step", _called), ("shoal, one program", _program)):
+    for name, measure in ((CALLED, _called), (ONE, _program)):
         work.say(f"  {name}")
         lines[name] = list(envs), [measure(each, steps) for each in envs]
     notes = [
@@ -104,28 +106,24 @@ def shoal_search(work: Workspace, *, trials: int, parallel: int, steps: int, fre
     """One training and the whole search with shoal, each in a fresh process with an empty cache."""
     numbers: dict[str, float | str | None] = {"possible": largest_reward_per_step(LIMIT, EXPLORES)}
     numbers["possible.greedy"] = largest_reward_per_step(LIMIT, 0)
-    one = ("train", "dqn", ENV, *FIXED, *CHOSEN, "--steps", steps, "--evaluations", 1, "--no-figures", "--no-progress",
-           "--name", "one")  # fmt: skip
-    work.say("  one training")
-    done = work.shoal(*one)
-    numbers |= {"one.seconds": done.seconds, "one.cpu": done.cpu_seconds}
-    curves = load_result(work.folder / "runs" / "one").curves
+    one = train(work, "one", "dqn", ENV, *FIXED, *CHOSEN, "--steps", steps, "--evaluations", 1)
+    numbers |= {"one.seconds": one.seconds, "one.cpu": one.cpu_seconds}
+    curves = one.result.curves
     rewards = curves["train_return"][:, 0] / curves["train_length"][:, 0]
     numbers |= {"one.reward": float(rewards[-1])}
     numbers["one.greedy"] = float(curves["eval_return"][-1, 0] / curves["eval_length"][-1, 0])
     tracker = ("--track", "mlflow") if importlib.util.find_spec("mlflow") else ()
-    search = ("tune", "dqn", ENV, *FIXED, *(word for path, text in RANGES.items() for word in _searched(path, text)),
-              "--trials", trials, "--parallel", parallel, "--seeds", 1, "--steps", steps, "--records", 27, *tracker,
-              "--fresh-seeds", fresh_seeds, "--no-figures", "--no-progress", "--name", "search")  # fmt: skip
-    work.say(f"  the search: {trials} trials")
-    done = work.shoal(*search)
-    summary = StudyResult(work.folder / "runs" / "search").summary
+    ranges = [word for path, text in RANGES.items() for word in ("--search", f"{path}={text}")]
+    size = ("--trials", trials, "--parallel", parallel, "--seeds", 1, "--steps", steps, "--records", 27)
+    fresh = ("--fresh-seeds", fresh_seeds)
+    search = run(work, "search", "tune", "dqn", ENV, *FIXED, "--preset", "none", *ranges, *size, *tracker, *fresh)
+    summary = StudyResult(search.folder).summary
     best = summary["best"]
     numbers |= {
         "shoal.reward": best["score"] / LIMIT,
-        "shoal.search": _search_in_words(done.seconds, trials),
-        "shoal.trial": done.seconds / trials,
-        "shoal.cpu": done.cpu_seconds / trials,
+        "shoal.search": _search_in_words(search.seconds, trials),
+        "shoal.trial": search.seconds / trials,
+        "shoal.cpu": search.cpu_seconds / trials,
         "shoal.fresh": best["fresh_score"] / LIMIT,
     }
     notes = [
@@ -139,7 +137,7 @@ def shoal_search(work: Workspace, *, trials: int, parallel: int, steps: int, fre
         numbers,
         {"training": {"shoal": (curves["env_steps"].tolist(), rewards.tolist())}},
         notes=notes,
-        commands={"One training": _shown(one), "The search": _shown(search)},
+        commands={"One training": one.command, "The search": search.command},
         data={"best": best, "trials": summary["trials"]},
     )
 
@@ -205,15 +203,6 @@ def _rates(lines: dict[str, tuple[list, list]], steps: int) -> dict[str, float]:
     return {name: envs[-1] * steps / seconds[-1] for name, (envs, seconds) in lines.items()}
 
 
-def _searched(path: str, text: str) -> tuple[str, str]:
-    return "--search", f"{path}={text}"
-
-
-def _shown(words: tuple[Any, ...]) -> str:
-    quoted = (f"'{word}'" if set("|()") & set(str(word)) else str(word) for word in words)
-    return f"shoal {' '.join(quoted)}"
-
-
 def _words(values: dict[str, Any]) -> str:
     """Hyperparameters as a text: `learning_rate 0.001, batch_size 64`."""
     return ", ".join(f"{path} {v:.4g}" if isinstance(v, float) else f"{path} {v}" for path, v in values.items())
@@ -244,7 +233,7 @@ def _stack(network: str, title: str, measure: Callable[..., Measured], reward: f
         "MLflow at every step, and we one at every hundredth.",
         measure=measure,
         here={"trials": 4, "steps": 500_000},
-        full={"trials": 40, "steps": 500_000},
+        full={"trials": 40},
         rows=_search_rows(network, f"{title}, Gymnasium", reward, minutes),
         needs=(
             *(Need(name, f"pip install {name}") for name in packages),
@@ -254,6 +243,80 @@ def _stack(network: str, title: str, measure: Callable[..., Measured], reward: f
         ),
     )
 
+
+PARTS = (
+    Part(
+        name="environments",
+        title="Steps of Doors in Gymnasium",
+        about="The article's figure: 512 steps of random actions by the number of copies.",
+        measure=environments,
+        here={"envs": SIZES, "async_envs": (1, 51, 101), "steps": PUBLISHED_STEPS},
+        full={"async_envs": SIZES},
+        rows=(
+            Row("Gymnasium, SyncVectorEnv", "SyncVectorEnv", round(481 * 512 / 2.758), "steps/s", COPIES, THEIRS),
+            Row("Gymnasium, AsyncVectorEnv", "AsyncVectorEnv", round(481 * 512 / 5.45), "steps/s", COPIES, THEIRS),
+        ),
+        charts=(
+            SECONDS._replace(
+                published={
+                    "Gymnasium, AsyncVectorEnv": (SIZES, (0.033, 0.813, 1.83, 3.06, 4.30, 5.45)),
+                    "Gymnasium, SyncVectorEnv": (SIZES, (0.009, 0.580, 1.135, 1.709, 2.303, 2.758)),
+                }
+            ),
+        ),
+        needs=(Need("gymnasium", "pip install gymnasium"),),
+    ),
+    Part(
+        name="compiled",
+        title="Steps of Doors in JAX",
+        about="The same figure for environments in JAX. The article's line `full loop`, 0.07 seconds whatever the "
+        "number of copies, is the time of an empty program: its function returns nothing, so the compiler removes the "
+        "loop, and what is measured is compilation. Here the program returns what it computed. The article's line for "
+        "a call of each step includes the compilation of one step.",
+        measure=compiled,
+        here={"envs": SIZES, "steps": PUBLISHED_STEPS},
+        rows=(
+            Row(CALLED, "a call for each step", round(481 * 512 / 1.54), "steps/s", COPIES, THEIRS, main=True),
+            Row(ONE, "one program for all steps", None, "steps/s", COPIES, "the time of an empty program", main=True),
+        ),
+        charts=(
+            SECONDS._replace(
+                published={
+                    "JAX, a call for each step": (SIZES, (1.58, 1.59, 1.54, 1.54, 1.48, 1.54)),
+                    "JAX, full loop (an empty program)": (SIZES, (0.088, 0.070, 0.070, 0.071, 0.070, 0.071)),
+                }
+            ),
+        ),
+    ),
+    _stack("torch", "torch", torch_search, 0.73, 22.5),
+    _stack("flax", "Flax", flax_search, 0.64, 22.8),
+    Part(
+        name="shoal",
+        title="Everything in one program",
+        about="The article's third way is an environment in JAX and a network in Flax, stepped from Python "
+        "with 1,024 copies. Its environment draws the columns of agent and goal from the same key, so they are "
+        "always equal, which is easier. In shoal, environment, replay, network and search are one compiled "
+        "program. The columns are independent, there are 64 copies as with Gymnasium, and the network reads "
+        f"each cell one-hot. The search is that with Gymnasium, with a time limit of {LIMIT} steps, which is "
+        "in its range of 10 to 17. With fewer than 14 steps no episode can reach the goal: then the reward per "
+        "step says how straight an agent walks towards it. It is that of training episodes with 5 % random "
+        "actions, as in the article.",
+        measure=shoal_search,
+        here={"trials": 40, "parallel": 16, "steps": 500_000, "fresh_seeds": 4},
+        full={"fresh_seeds": 16},
+        rows=(
+            *_search_rows("shoal", "everything in JAX", 0.71, 2.3),
+            Row("shoal.fresh", "reward of the best trial on fresh seeds", None, "", "everything in JAX"),
+            Row("one.reward", "rolling reward per step", None, "", "one training with shoal", main=True),
+            Row("one.seconds", "the whole process", None, "s", "one training with shoal", main=True),
+            Row("one.cpu", "its processor time", None, "s", "one training with shoal", main=True),
+            Row("one.greedy", "reward per step without random actions", None, "", "one training with shoal"),
+            Row("possible", "with 5 % random actions", None, "", f"the largest reward per step, {LIMIT} steps"),
+            Row("possible.greedy", "without", None, "", f"the largest reward per step, {LIMIT} steps"),
+        ),
+        charts=(Chart("training", "One training", "environment steps", "reward per step"),),
+    ),
+)
 
 register(
     Reproduction(
@@ -267,114 +330,6 @@ register(
         about="An agent walks through a gap in a wall towards a goal. The article trains DQN for 500,000 steps, "
         "searches for its hyperparameters with Optuna, and compares torch and Gymnasium, Flax and Gymnasium, and Flax "
         "with an environment in JAX.",
-        parts=(
-            Part(
-                name="environments",
-                title="Steps of Doors in Gymnasium",
-                about="The article's figure: 512 steps of random actions by the number of copies.",
-                measure=environments,
-                here={"envs": SIZES, "async_envs": (1, 51, 101), "steps": PUBLISHED_STEPS},
-                full={"envs": SIZES, "async_envs": SIZES, "steps": PUBLISHED_STEPS},
-                rows=(
-                    Row(
-                        "Gymnasium, SyncVectorEnv", "SyncVectorEnv", round(481 * 512 / 2.758), "steps/s", COPIES, THEIRS
-                    ),
-                    Row(
-                        "Gymnasium, AsyncVectorEnv",
-                        "AsyncVectorEnv",
-                        round(481 * 512 / 5.45),
-                        "steps/s",
-                        COPIES,
-                        THEIRS,
-                    ),
-                ),
-                charts=(
-                    Chart(
-                        "seconds",
-                        "512 steps of all copies",
-                        "copies",
-                        "seconds",
-                        log_y=True,
-                        published={
-                            "Gymnasium, AsyncVectorEnv": (SIZES, (0.033, 0.813, 1.83, 3.06, 4.30, 5.45)),
-                            "Gymnasium, SyncVectorEnv": (SIZES, (0.009, 0.580, 1.135, 1.709, 2.303, 2.758)),
-                        },
-                    ),
-                ),
-                needs=(Need("gymnasium", "pip install gymnasium"),),
-            ),
-            Part(
-                name="compiled",
-                title="Steps of Doors in JAX",
-                about="The same figure for environments in JAX. The article's line `full loop`, 0.07 seconds whatever "
-                "the number of copies, is the time of an empty program: its function returns nothing, so the compiler "
-                "removes the loop, and what is measured is compilation. Here the program returns what it computed. "
-                "The article's line for a call of each step includes the compilation of one step.",
-                measure=compiled,
-                here={"envs": SIZES, "steps": PUBLISHED_STEPS},
-                full={"envs": SIZES, "steps": PUBLISHED_STEPS},
-                rows=(
-                    Row(
-                        "shoal, a call for each step",
-                        "a call for each step",
-                        round(481 * 512 / 1.54),
-                        "steps/s",
-                        COPIES,
-                        THEIRS,
-                        main=True,
-                    ),
-                    Row(
-                        "shoal, one program",
-                        "one program for all steps",
-                        None,
-                        "steps/s",
-                        COPIES,
-                        "the time of an empty program",
-                        main=True,
-                    ),
-                ),
-                charts=(
-                    Chart(
-                        "seconds",
-                        "512 steps of all copies",
-                        "copies",
-                        "seconds",
-                        log_y=True,
-                        published={
-                            "JAX, a call for each step": (SIZES, (1.58, 1.59, 1.54, 1.54, 1.48, 1.54)),
-                            "JAX, full loop (an empty program)": (SIZES, (0.088, 0.070, 0.070, 0.071, 0.070, 0.071)),
-                        },
-                    ),
-                ),
-            ),
-            _stack("torch", "torch", torch_search, 0.73, 22.5),
-            _stack("flax", "Flax", flax_search, 0.64, 22.8),
-            Part(
-                name="shoal",
-                title="Everything in one program",
-                about="The article's third way is an environment in JAX and a network in Flax, stepped from Python "
-                "with 1,024 copies. Its environment draws the columns of agent and goal from the same key, so they are "
-                "always equal, which is easier. In shoal, environment, replay, network and search are one compiled "
-                "program. The columns are independent, there are 64 copies as with Gymnasium, and the network reads "
-                f"each cell one-hot. The search is that with Gymnasium, with a time limit of {LIMIT} steps, which is "
-                "in its range of 10 to 17. With fewer than 14 steps no episode can reach the goal: then the reward per "
-                "step says how straight an agent walks towards it. It is that of training episodes with 5 % random "
-                "actions, as in the article.",
-                measure=shoal_search,
-                here={"trials": 40, "parallel": 16, "steps": 500_000, "fresh_seeds": 4},
-                full={"trials": 40, "parallel": 16, "steps": 500_000, "fresh_seeds": 16},
-                rows=(
-                    *_search_rows("shoal", "everything in JAX", 0.71, 2.3),
-                    Row("shoal.fresh", "reward of the best trial on fresh seeds", None, "", "everything in JAX"),
-                    Row("one.reward", "rolling reward per step", None, "", "one training with shoal", main=True),
-                    Row("one.seconds", "the whole process", None, "s", "one training with shoal", main=True),
-                    Row("one.cpu", "its processor time", None, "s", "one training with shoal", main=True),
-                    Row("one.greedy", "reward per step without random actions", None, "", "one training with shoal"),
-                    Row("possible", "with 5 % random actions", None, "", f"the largest reward per step, {LIMIT} steps"),
-                    Row("possible.greedy", "without", None, "", f"the largest reward per step, {LIMIT} steps"),
-                ),
-                charts=(Chart("training", "One training", "environment steps", "reward per step"),),
-            ),
-        ),
+        parts=PARTS,
     )
 )

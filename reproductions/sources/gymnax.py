@@ -4,13 +4,12 @@ Published numbers: the table in the README of RobertTLange/gymnax (commit 086ad9
 actions, 2,000 environments, on an A100; and returns of the agents of gymnax-blines.
 """
 
-import json
 import statistics
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from reproductions.beside import Peer, measure_peer
+from reproductions.beside import Peer, bench, measure_peer
 from reproductions.reproduction import Measured, Need, Part, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 from shoal.core.env import Env
@@ -84,14 +83,10 @@ SHOWN = [
 def speeds(work: Workspace, *, envs: Sequence[str], num_envs: int, seconds: float) -> Measured:
     """Seconds for a million steps with random actions: shoal, and gymnax on this machine."""
     notes: list[str] = []
-    work.say(f"  shoal bench, {len(envs)} environments")
-    ids = [WORLDS[name].shoal for name in envs]
-    work.shoal("bench", *ids, "--sizes", num_envs, "--seconds", seconds, "--out", "bench.json")
-    rows = json.loads((work.folder / "bench.json").read_text())["rows"]
-    ours = {row["env"]: 1e6 / row["steps_per_second"] for row in rows}
+    rates = bench(work, [WORLDS[name].shoal for name in envs], [num_envs], "--seconds", seconds)
     numbers: dict[str, float] = {}
     for name in envs:
-        numbers[f"{name}.shoal"] = ours[WORLDS[name].shoal]
+        numbers[f"{name}.shoal"] = 1e6 / rates[WORLDS[name].shoal][num_envs]
         size = ("--env", name, "--envs", num_envs, "--steps", WORLDS[name].calls, "--repeats", 3)
         if found := measure_peer(work, GYMNAX, notes, *size):
             numbers[f"{name}.gymnax"] = 1e6 * statistics.median(found["wall_s"]) / found["steps"]
@@ -169,6 +164,50 @@ def _return_rows() -> list[Row]:
     return rows
 
 
+PARTS = (
+    Part(
+        name="speeds",
+        title="Seconds for a million steps",
+        about="The README's table: random actions, 2,000 environments in one compiled call, on an A100. Its script "
+        "counts whole episodes until it passes a million steps: it takes up to four million, and does not wait for "
+        "the last result. Here both libraries step exactly as often as is counted, with automatic resets, and every "
+        "observation is added up so that none can be left out. MinAtar's games have sticky actions in shoal, DeepSea "
+        "has 10 rows (gymnax: 8), and UmbrellaChain 20 distractors (gymnax: none). `MNISTBandit-bsuite` is left out: "
+        "it needs files.",
+        measure=speeds,
+        here={"envs": list(WORLDS), "num_envs": 2048, "seconds": 0.3},
+        full={"seconds": 3.0},
+        rows=_speed_rows(),
+    ),
+    Part(
+        name="returns",
+        title="Returns of trained agents",
+        about="The README's returns are the best of PPO and evolution strategies (ES) in gymnax-blines. Here PPO is "
+        "trained with shoal's presets; the return is the mean of 100 fresh episodes of each seed, with greedy actions "
+        "and the last weights. MinAtar's games, 3 to 10 million steps each, are trained with `--full` only; they have "
+        "sticky actions in shoal, and SpaceInvaders had four more aliens in gymnax when its agent was trained. In "
+        "DeepSea 0 is the return of never going right, and 0.99 the largest one. The meta-learning environments at "
+        "the end are not trained here.",
+        measure=returns,
+        here={"envs": SHORT, "seeds": 2, "steps": 0},
+        full={"envs": TRAINED, "seeds": 16},
+        rows=_return_rows(),
+    ),
+    Part(
+        name="visualizer",
+        title="The visualizer",
+        about="gymnax draws 15 of its 26 environments. Here is an episode of some of them, drawn by `shoal render`: "
+        "by trained policies that come with shoal where there are any, otherwise by random actions.",
+        measure=visualizer,
+        here={"envs": SHOWN, "steps": 100, "size": 160},
+        full={"envs": list(WORLDS), "steps": 500},
+        rows=(
+            Row("drawn", "environments with a picture", "15 of 26"),
+            Row("seconds", "seconds for one GIF, with compilation", None, "s"),
+        ),
+    ),
+)
+
 register(
     Reproduction(
         name="gymnax",
@@ -176,48 +215,6 @@ register(
         source=Source("gymnax", "Robert Lange, 2022", "https://github.com/RobertTLange/gymnax"),
         about="gymnax rewrites classic control, MinAtar, a part of bsuite and other environments in JAX. Its README "
         "has a table of their speeds and of the returns of trained agents, and shows its visualizer.",
-        parts=(
-            Part(
-                name="speeds",
-                title="Seconds for a million steps",
-                about="The README's table: random actions, 2,000 environments in one compiled call, on an A100. Its "
-                "script counts whole episodes until it passes a million steps: it takes up to four million, and does "
-                "not wait for the last result. Here both libraries step exactly as often as is counted, with automatic "
-                "resets, and every observation is added up so that none can be left out. MinAtar's games have sticky "
-                "actions in shoal, DeepSea has 10 rows (gymnax: 8), and UmbrellaChain 20 distractors (gymnax: none). "
-                "`MNISTBandit-bsuite` is left out: it needs files.",
-                measure=speeds,
-                here={"envs": list(WORLDS), "num_envs": 2048, "seconds": 0.3},
-                full={"envs": list(WORLDS), "num_envs": 2048, "seconds": 3.0},
-                rows=_speed_rows(),
-            ),
-            Part(
-                name="returns",
-                title="Returns of trained agents",
-                about="The README's returns are the best of PPO and evolution strategies (ES) in gymnax-blines. Here "
-                "PPO is trained with shoal's presets; the return is the mean of 100 fresh episodes of each "
-                "seed, with greedy actions and the last weights. MinAtar's games, 3 to 10 million steps each, "
-                "are trained with `--full` only; they have sticky actions in shoal, and SpaceInvaders had four "
-                "more aliens in gymnax when its agent was trained. In DeepSea 0 is the return of never going "
-                "right, and 0.99 the largest one. The meta-learning environments at the end are not trained here.",
-                measure=returns,
-                here={"envs": SHORT, "seeds": 2, "steps": 0},
-                full={"envs": TRAINED, "seeds": 16, "steps": 0},
-                rows=_return_rows(),
-            ),
-            Part(
-                name="visualizer",
-                title="The visualizer",
-                about="gymnax draws 15 of its 26 environments. Here is an episode of some of them, drawn by `shoal "
-                "render`: by trained policies that come with shoal where there are any, otherwise by random actions.",
-                measure=visualizer,
-                here={"envs": SHOWN, "steps": 100, "size": 160},
-                full={"envs": list(WORLDS), "steps": 500, "size": 160},
-                rows=(
-                    Row("drawn", "environments with a picture", "15 of 26"),
-                    Row("seconds", "seconds for one GIF, with compilation", None, "s"),
-                ),
-            ),
-        ),
+        parts=PARTS,
     )
 )

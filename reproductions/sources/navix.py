@@ -4,13 +4,12 @@ Published numbers: the data of the figures of NAVIX's paper, in the branch `neur
 250d46e, folder experiments/), as means of 5 repeats; and its README. The files do not name the GPU.
 """
 
-import json
 import statistics
 from collections.abc import Sequence
 
 import numpy as np
 
-from reproductions.beside import Peer, measure_peer, train
+from reproductions.beside import Peer, bench, measure_peer, train
 from reproductions.reproduction import Chart, Measured, Need, Part, Points, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 
@@ -32,7 +31,7 @@ def batches(
     """Steps per second of Empty-8x8 with these numbers of environments in one call, random actions and resets."""
     notes: list[str] = []
     of_library = {
-        "shoal": _ours(work, [BATCH_ENV], shoal)[BATCH_ENV],
+        "shoal": bench(work, [BATCH_ENV], shoal)[BATCH_ENV],
         "navix": {n: _theirs(work, NAVIX, notes, BATCH_ENV, n) for n in navix},
         "envpool": {n: _theirs(work, ENVPOOL, notes, BATCH_ENV, n) for n in envpool},
         "minigrid": {n: _theirs(work, MINIGRID, notes, BATCH_ENV, n) for n in minigrid},
@@ -50,7 +49,7 @@ def batches(
 def environments(work: Workspace, *, envs: Sequence[str], num_envs: int) -> Measured:
     """Steps per second of one environment, and of many in one call, beside one environment of MiniGrid."""
     notes: list[str] = []
-    ours, numbers = _ours(work, envs, [1, num_envs]), {}
+    ours, numbers = bench(work, envs, [1, num_envs]), {}
     for env in envs:
         numbers |= {f"{env}.shoal": ours[env][1], f"{env}.many": ours[env][num_envs]}
         slow = _theirs(work, MINIGRID, notes, env, 1)
@@ -67,37 +66,23 @@ def environments(work: Workspace, *, envs: Sequence[str], num_envs: int) -> Meas
 def populations(work: Workspace, *, steps: int, agents: Sequence[int], navix: Sequence[int]) -> Measured:
     """Seconds to train populations of PPO agents on Empty-Random-5x5, with NAVIX's hyperparameters."""
     notes: list[str] = []
-    numbers, lines, commands = {}, {}, {}
+    numbers, commands = {}, {}
+    rates: dict[str, dict[int, float]] = {"shoal": {}, "NAVIX": {}}
     size = ("--num-envs", 16, "--num-steps", 128, "--num-minibatches", 8, "--num-epochs", 1, "--torso", "mlp")
     for count in agents:
         words = ("--steps", steps, "--seeds", count, "--records", 10, *size)
         run = train(work, f"agents-{count}", "ppo", PPO_ENV, *words)
-        rate = run.result.summary["steps_per_second"]
-        numbers |= {f"ppo.shoal.{count}": rate, "ppo.return": float(np.nanmean(run.result.curves["train_return"][-1]))}
-        lines.setdefault("shoal", ([], []))
-        lines["shoal"][0].append(count)
-        lines["shoal"][1].append(rate)
+        rates["shoal"][count] = run.result.summary["steps_per_second"]
+        numbers["ppo.return"] = float(np.nanmean(run.result.curves["train_return"][-1]))
         commands[f"{count} agents"] = run.command
     for count in navix:
         words = ("--env", PPO_ENV.replace("MiniGrid", "Navix"), "--total-steps", steps, "--seeds", count)
         if found := measure_peer(work, NAVIX_PPO, notes, *words):
-            rate = found["steps"] / found["run_s"]
-            numbers[f"ppo.navix.{count}"] = rate
-            lines.setdefault("NAVIX", ([], []))
-            lines["NAVIX"][0].append(count)
-            lines["NAVIX"][1].append(rate)
+            rates["NAVIX"][count] = found["steps"] / found["run_s"]
+    for name, of_library in rates.items():
+        numbers |= {f"ppo.{name.lower()}.{count}": rate for count, rate in of_library.items()}
+    lines = {name: (list(some), list(some.values())) for name, some in rates.items() if some}
     return Measured(numbers, {"rate": lines}, notes, commands=commands)
-
-
-def _ours(work: Workspace, envs: Sequence[str], sizes: Sequence[int]) -> dict[str, dict[int, float]]:
-    """Steps per second of shoal by environment and number of environments."""
-    words = ("bench", *envs, "--sizes", ",".join(map(str, sizes)), "--out", "bench.json")
-    work.say(f"  shoal {' '.join(words)}")
-    work.shoal(*words)
-    rates: dict[str, dict[int, float]] = {env: {} for env in envs}
-    for row in json.loads((work.folder / "bench.json").read_text())["rows"]:
-        rates[row["env"]][row["num_envs"]] = row["steps_per_second"]
-    return rates
 
 
 def _theirs(work: Workspace, peer: Peer, notes: list[str], env: str, num_envs: int) -> float | None:
@@ -186,6 +171,83 @@ def _population_rows() -> list[Row]:
     return [*rows[:2], minigrid, *rows[2:], Row("ppo.return", "shoal", None, "", "mean return at the end, largest 1")]
 
 
+PARTS = (
+    Part(
+        name="batches",
+        title="Steps per second by number of environments",
+        about="Steps of `MiniGrid-Empty-8x8-v0` with random actions, automatic resets and an observation in every "
+        "step. The paper times 1,000 steps with NAVIX's symbolic view of the whole grid, without compilation. Here "
+        "NAVIX has the view that is most similar to MiniGrid's (7 x 7 cells in front of the agent; its walls hide "
+        "nothing), and all observations are added up, so that none can be left out. shoal computes MiniGrid's own "
+        "view. EnvPool uses two threads.",
+        measure=batches,
+        here={
+            "shoal": [1, 16, 256, 2048, 16384],
+            "navix": [1, 16, 256, 2048, 16384],
+            "envpool": [1, 16, 256, 2048],
+            "minigrid": [1, 16],
+        },
+        full={
+            "shoal": [4**k for k in range(11)],
+            "navix": [4**k for k in range(11)],
+            "envpool": [1, 16, 256, 2048, 16384],
+            "minigrid": [1, 2, 4, 8, 16],
+        },
+        rows=_batch_rows(),
+        charts=(
+            Chart(
+                "rate",
+                "Steps per second by number of environments",
+                "environments in one call",
+                "steps per second",
+                log_x=True,
+                log_y=True,
+                published={
+                    "NAVIX, A100": _rates(A100, 1000),
+                    "NAVIX, CPU": _rates(CPU, 1000),
+                    "MiniGrid, a process each": _rates(PROCESSES, 1000),
+                },
+            ),
+        ),
+    ),
+    Part(
+        name="environments",
+        title="How many times as fast as MiniGrid",
+        about="The paper divides MiniGrid's seconds for 1,000 steps of one environment by NAVIX's, for 30 "
+        "environments; here is one of each kind. In the simple crossings NAVIX is slower than MiniGrid there, because "
+        "under `vmap` it computes a reset in every step. The times of the paper are those of a GPU; one environment "
+        "is faster on a CPU.",
+        measure=environments,
+        here={"envs": list(SECONDS), "num_envs": 2048},
+        full={"num_envs": 65536},
+        rows=_environment_rows(),
+    ),
+    Part(
+        name="populations",
+        title="Populations of PPO agents",
+        about="PPO with NAVIX's hyperparameters (16 environments, 128 steps, 8 minibatches, 1 epoch, two layers of 64 "
+        "units) on `MiniGrid-Empty-Random-5x5-v0`, 1 million steps for each agent. Compilation is left out. The "
+        "README computes 670 million steps per second from 2,048 agents x 16 environments x 1M steps in 49 seconds, "
+        "but the code divides the million by the 16 environments: an agent takes 1M steps in all of them together. So "
+        "the rate is 2,048 x 1M / 49 s = 41.8 million steps per second.",
+        measure=populations,
+        here={"steps": 204_800, "agents": [1, 4, 16, 64], "navix": [1, 4, 16]},
+        full={"steps": 1_000_000, "agents": [1, 16, 512, 2048], "navix": [1, 16, 512, 2048]},
+        rows=_population_rows(),
+        charts=(
+            Chart(
+                "rate",
+                "Steps per second of all agents together",
+                "agents",
+                "steps per second",
+                log_x=True,
+                log_y=True,
+                published={"NAVIX, GPU": _rates(PPO_GPU, 1_000_000), "NAVIX, A100": ([2048], [41.8e6])},
+            ),
+        ),
+    ),
+)
+
 register(
     Reproduction(
         name="navix",
@@ -196,84 +258,8 @@ register(
             "https://arxiv.org/abs/2407.19396",
         ),
         about="NAVIX rewrites MiniGrid's environments in JAX, so that many are stepped in one call, and trains "
-        "populations of PPO agents in them. Here the same work is done by shoal, NAVIX, EnvPool's C++ version "
-        "and MiniGrid.",
-        parts=(
-            Part(
-                name="batches",
-                title="Steps per second by number of environments",
-                about="Steps of `MiniGrid-Empty-8x8-v0` with random actions, automatic resets and an observation in "
-                "every step. The paper times 1,000 steps with NAVIX's symbolic view of the whole grid, without "
-                "compilation. Here NAVIX has the view that is most similar to MiniGrid's (7 x 7 cells in front of the "
-                "agent; its walls hide nothing), and all observations are added up, so that none can be left out. "
-                "shoal computes MiniGrid's own view. EnvPool uses two threads.",
-                measure=batches,
-                here={
-                    "shoal": [1, 16, 256, 2048, 16384],
-                    "navix": [1, 16, 256, 2048, 16384],
-                    "envpool": [1, 16, 256, 2048],
-                    "minigrid": [1, 16],
-                },
-                full={
-                    "shoal": [4**k for k in range(11)],
-                    "navix": [4**k for k in range(11)],
-                    "envpool": [1, 16, 256, 2048, 16384],
-                    "minigrid": [1, 2, 4, 8, 16],
-                },
-                rows=_batch_rows(),
-                charts=(
-                    Chart(
-                        "rate",
-                        "Steps per second by number of environments",
-                        "environments in one call",
-                        "steps per second",
-                        log_x=True,
-                        log_y=True,
-                        published={
-                            "NAVIX, A100": _rates(A100, 1000),
-                            "NAVIX, CPU": _rates(CPU, 1000),
-                            "MiniGrid, a process each": _rates(PROCESSES, 1000),
-                        },
-                    ),
-                ),
-            ),
-            Part(
-                name="environments",
-                title="How many times as fast as MiniGrid",
-                about="The paper divides MiniGrid's seconds for 1,000 steps of one environment by NAVIX's, for 30 "
-                "environments; here is one of each kind. In the simple crossings NAVIX is slower than MiniGrid "
-                "there, because under `vmap` it computes a reset in every step. The times of the paper are "
-                "those of a GPU; one environment is faster on a CPU.",
-                measure=environments,
-                here={"envs": list(SECONDS), "num_envs": 2048},
-                full={"envs": list(SECONDS), "num_envs": 65536},
-                rows=_environment_rows(),
-            ),
-            Part(
-                name="populations",
-                title="Populations of PPO agents",
-                about="PPO with NAVIX's hyperparameters (16 environments, 128 steps, 8 minibatches, 1 epoch, two "
-                "layers of 64 units) on `MiniGrid-Empty-Random-5x5-v0`, 1 million steps for each agent. "
-                "Compilation is left out. The README computes 670 million steps per second from 2,048 agents x "
-                "16 environments x 1M steps in 49 seconds, but the code divides the million by the 16 "
-                "environments: an agent takes 1M steps in all of them together. So the rate is 2,048 x 1M / 49 "
-                "s = 41.8 million steps per second.",
-                measure=populations,
-                here={"steps": 204_800, "agents": [1, 4, 16, 64], "navix": [1, 4, 16]},
-                full={"steps": 1_000_000, "agents": [1, 16, 512, 2048], "navix": [1, 16, 512, 2048]},
-                rows=_population_rows(),
-                charts=(
-                    Chart(
-                        "rate",
-                        "Steps per second of all agents together",
-                        "agents",
-                        "steps per second",
-                        log_x=True,
-                        log_y=True,
-                        published={"NAVIX, GPU": _rates(PPO_GPU, 1_000_000), "NAVIX, A100": ([2048], [41.8e6])},
-                    ),
-                ),
-            ),
-        ),
+        "populations of PPO agents in them. Here the same work is done by shoal, NAVIX, EnvPool's C++ version and "
+        "MiniGrid.",
+        parts=PARTS,
     )
 )

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from reproductions.beside import Peer, Trained, measure_peer, train
+from reproductions.beside import Peer, Run, measure_peer, run, train
 from reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 from shoal.training.generations import fitness_of_generations
-from shoal.training.result import Result, load_result
+from shoal.training.result import Result
 from shoal.viz.evolution import ERROR_LABEL, SLOPE_LABEL, value_loss_slopes
 
 # With a thread on each of two cores, PureJaxRL's PPO for 8 seeds never ends (jaxlib 0.10); more do not slow it down.
@@ -90,7 +90,7 @@ def learning(work: Workspace, *, game: str, steps: int, seeds: int, cleanrl_step
 def populations(work: Workspace, *, agents: Sequence[int], steps: int, many: int, many_steps: int) -> Measured:
     """Seconds to train populations of several sizes on CartPole, each in a process of its own."""
     numbers: dict[str, Any] = {}
-    runs: dict[int, Trained] = {}
+    runs: dict[int, Run] = {}
     for count in agents:
         words = ("--steps", steps, "--seeds", count, "--records", 1)
         runs[count] = train(work, f"agents-{count}", "ppo", "CartPole-v1", *words)
@@ -114,22 +114,9 @@ def evolved_loss(
     """Evolve PPO's value loss on CartPole, and train with it and with the squared error on other seeds."""
     sizes = {"generations": generations, "candidates": candidates, "seeds": seeds, "steps": steps}
     size = [word for name, value in sizes.items() for word in (f"--{name}", value)]
-    search = (
-        "evolve",
-        "value-loss-article",
-        *size,
-        "--records",
-        10,
-        "--no-figures",
-        "--no-progress",
-        "--name",
-        "search",
-    )
-    commands = {"the search": f"shoal {' '.join(map(str, search))}"}
-    work.say(f"  {commands['the search']}")
-    work.shoal(*search)
-    result = load_result(work.folder / "runs" / "search")
-    loss, fitness = result.found["value_loss"], fitness_of_generations(result)
+    search = run(work, "search", "evolve", "value-loss-article", *size, "--records", 10)
+    commands = {"the search": search.command}
+    loss, fitness = search.result.found["value_loss"], fitness_of_generations(search.result)
     mean, best = np.nanmean(fitness, axis=1), np.nanmax(fitness, axis=1)
     generation = np.arange(1, len(mean) + 1).tolist()
     error, slopes = value_loss_slopes(loss)
@@ -137,10 +124,10 @@ def evolved_loss(
     curves = {}
     for name, words in (("evolved", ("--found", "runs/search")), ("squared", ("--num-envs", 4, "--num-steps", 64))):
         held = ("--steps", steps, "--seeds", held_out, "--seed", HELD_OUT)
-        run = train(work, name, "ppo", "CartPole-v1", *words, *held)
-        curves[f"{name} loss"] = _curve(run.result)
-        numbers[f"whole.{name}"] = float(np.nanmean(run.result.curves["train_return"]))
-        commands[f"the {name} loss on other seeds"] = run.command
+        trained = train(work, name, "ppo", "CartPole-v1", *words, *held)
+        curves[f"{name} loss"] = _curve(trained.result)
+        numbers[f"whole.{name}"] = float(np.nanmean(trained.result.curves["train_return"]))
+        commands[f"the {name} loss on other seeds"] = trained.command
     numbers |= {
         "weights": sum(np.size(array) for array in jax.tree.leaves(loss.layers)),
         "first": float(mean[0]),
@@ -250,121 +237,113 @@ BREAKOUT = {
 PEOPLE = ((1, "17 s (A40), 24 s (A100)"), (64, "19 s (A40)"), (256, "32 s (A40), 29 s (A100)"), (2048, "98 s (A100)"))
 NOTEBOOK = [167.74, 61.5, 284.49, 328.83, 331.41, 337.72, 324.01, 315.01, 341.02, 325.21, 323.6]
 
+PARTS = (
+    _learning_part(
+        "cartpole",
+        "CartPole-v1",
+        "PPO with CleanRL's hyperparameters, which are shoal's defaults, with 4 environments. PureJaxRL and CleanRL "
+        "treat the time limit as a failure; shoal does not. PureJaxRL's code is adapted to gymnax 1.0. CleanRL's "
+        "recipe is a script with torch that does the same work without its logging. The published curves are read "
+        "from a figure.",
+        CARTPOLE,
+        {"game": "CartPole-v1", "steps": 500_000, "seeds": 8, "cleanrl_steps": 500_000},
+        {"seeds": 64},
+    ),
+    _learning_part(
+        "breakout",
+        "Breakout-MinAtar",
+        "PPO with the hyperparameters of PureJaxRL's figure: 64 environments, a network of 64 x 64 units on the "
+        "flattened image. As in gymnax, there are no sticky actions, and an episode has at most 1,000 steps. The "
+        "figure is about 10 million steps, in which the learning rate falls to 0; with fewer steps it falls faster, "
+        "so the returns of a shorter training are not those at the same step of the figure.",
+        BREAKOUT,
+        {"game": "Breakout-MinAtar", "steps": 1_000_000, "seeds": 4, "cleanrl_steps": 500_000},
+        {"steps": 10_000_000, "seeds": 8, "cleanrl_steps": 10_000_000},
+    ),
+    Part(
+        "populations",
+        "One agent, many agents, 2,048 agents",
+        "Seconds until a population is trained on CartPole-v1, with 500,000 steps for each agent: the whole process, "
+        "with imports and compilation. A GPU is nearly idle with one agent, so the published times hardly grow up to "
+        "128 agents. Two CPU cores are busy with 8 agents, and from there the time grows with their number.",
+        populations,
+        here={"agents": [1, 8, 64], "steps": 500_000, "many": 2048, "many_steps": 10_240},
+        full={"agents": [1, 8, 64, 256, 2048], "many_steps": 500_000},
+        rows=(
+            *(
+                Row(f"agents.{n}", f"{n:,} agent{'s' * (n > 1)}", words, "", "seconds until all are trained")
+                for n, words in ((1, PEOPLE[0][1]), (8, None), *PEOPLE[1:])
+            ),
+            Row("largest.rate", "steps per second", 2048 * 500_000 / 98, "", "2,048 agents", "A100: from 98 s", True),
+            Row("largest.process", "whole process", "98 s for 2,048 agents x 500,000 steps", "", "2,048 agents"),
+        ),
+        charts=(
+            Chart(
+                "seconds",
+                "Seconds until all agents are trained",
+                "agents",
+                "seconds",
+                log_x=True,
+                log_y=True,
+                published={
+                    "PureJaxRL, A40": ([1, 64, 128, 256, 512, 1024], [17, 19, 23, 32, 54, 93]),
+                    "PureJaxRL, A100": ([1, 128, 256, 512, 1024, 2048], [24, 27, 29, 38, 61, 98]),
+                    "CleanRL, one agent": ([1], [188]),
+                },
+            ),
+        ),
+    ),
+    Part(
+        "evolved-loss",
+        "A value loss found by evolution",
+        "Part 4 of the notebook: a network of 4,353 weights replaces the squared error of PPO's critic, and an "
+        "evolution strategy (OpenES) searches for weights with which PPO learns CartPole fast. Fitness is the mean "
+        "return over the whole training. The notebook asks for 512 generations and prints 11; its strategy begins at "
+        "random weights, and so does ours. It does not compare its loss with the squared error on other seeds: here "
+        "both are trained on seeds that the search has not used. The sizes on a small machine are far from the "
+        "notebook's 128 candidates with 500,000 steps each.",
+        evolved_loss,
+        here={"generations": 24, "candidates": 16, "seeds": 2, "steps": 51_200, "held_out": 16},
+        full={"generations": 512, "candidates": 128, "steps": 500_000, "held_out": 64},
+        rows=(
+            Row("weights", "weights of the loss", 4353, "", "the search"),
+            Row(
+                "evaluations",
+                "training runs",
+                512 * 128 * 2,
+                "",
+                "the search",
+                "asked for; the notebook prints 11 generations",
+            ),
+            Row("first", "mean fitness of the first generation", 167.74, "", "the search"),
+            Row("last", "mean fitness of the last generation", 323.6, "", "the search", "generation 11"),
+            Row("best", "best candidate", 430.73, "", "the search"),
+            Row("zero", "slope of the evolved loss at error 0", "not 0", "", "the loss", "its figure"),
+            Row("whole.evolved", "evolved loss", None, "", "mean return over the whole training, other seeds"),
+            Row("whole.squared", "squared error", None, "", "mean return over the whole training, other seeds"),
+        ),
+        charts=(
+            Chart(
+                "fitness",
+                "Fitness over the generations",
+                "generation",
+                "mean return in training",
+                published={"the notebook's mean": (list(range(1, 12)), NOTEBOOK)},
+            ),
+            Chart("loss", "Slope of the evolved loss", ERROR_LABEL, SLOPE_LABEL),
+            Chart("curves", "Learning curves on other seeds", "environment steps", "mean return"),
+        ),
+    ),
+)
+
 register(
     Reproduction(
         name="purejaxrl",
         title="PureJaxRL: thousands of agents in one program",
         source=Source("PureJaxRL", "Chris Lu, 2023", "https://github.com/luchris429/purejaxrl"),
-        about="PureJaxRL compiles the whole training, environments included, into one JAX program. Its README compares "
-        "one agent with CleanRL, and trains up to 2,048 agents at once. Its notebook evolves a value loss for PPO.",
-        parts=(
-            _learning_part(
-                "cartpole",
-                "CartPole-v1",
-                "PPO with CleanRL's hyperparameters, which are shoal's defaults, with 4 environments. PureJaxRL and "
-                "CleanRL treat the time limit as a failure; shoal does not. PureJaxRL's code is adapted to gymnax 1.0. "
-                "CleanRL's recipe is a script with torch that does the same work without its logging. The published "
-                "curves are read from a figure.",
-                CARTPOLE,
-                {"game": "CartPole-v1", "steps": 500_000, "seeds": 8, "cleanrl_steps": 500_000},
-                {"game": "CartPole-v1", "steps": 500_000, "seeds": 64, "cleanrl_steps": 500_000},
-            ),
-            _learning_part(
-                "breakout",
-                "Breakout-MinAtar",
-                "PPO with the hyperparameters of PureJaxRL's figure: 64 environments, a network of 64 x 64 units on "
-                "the flattened image. As in gymnax, there are no sticky actions, and an episode has at most 1,000 "
-                "steps. The figure is about 10 million steps, in which the learning rate falls to 0; with fewer steps "
-                "it falls faster, so the returns of a shorter training are not those at the same step of the figure.",
-                BREAKOUT,
-                {"game": "Breakout-MinAtar", "steps": 1_000_000, "seeds": 4, "cleanrl_steps": 500_000},
-                {"game": "Breakout-MinAtar", "steps": 10_000_000, "seeds": 8, "cleanrl_steps": 10_000_000},
-            ),
-            Part(
-                "populations",
-                "One agent, many agents, 2,048 agents",
-                "Seconds until a population is trained on CartPole-v1, with 500,000 steps for each agent: the whole "
-                "process, with imports and compilation. A GPU is nearly idle with one agent, so the published times "
-                "hardly grow up to 128 agents. Two CPU cores are busy with 8 agents, and from there the time grows "
-                "with their number.",
-                populations,
-                here={"agents": [1, 8, 64], "steps": 500_000, "many": 2048, "many_steps": 10_240},
-                full={"agents": [1, 8, 64, 256, 2048], "steps": 500_000, "many": 2048, "many_steps": 500_000},
-                rows=(
-                    *(
-                        Row(f"agents.{n}", f"{n:,} agent{'s' * (n > 1)}", words, "", "seconds until all are trained")
-                        for n, words in ((1, PEOPLE[0][1]), (8, None), *PEOPLE[1:])
-                    ),
-                    Row(
-                        "largest.rate",
-                        "steps per second",
-                        2048 * 500_000 / 98,
-                        "",
-                        "2,048 agents",
-                        "A100: from 98 s",
-                        True,
-                    ),
-                    Row(
-                        "largest.process", "whole process", "98 s for 2,048 agents x 500,000 steps", "", "2,048 agents"
-                    ),
-                ),
-                charts=(
-                    Chart(
-                        "seconds",
-                        "Seconds until all agents are trained",
-                        "agents",
-                        "seconds",
-                        log_x=True,
-                        log_y=True,
-                        published={
-                            "PureJaxRL, A40": ([1, 64, 128, 256, 512, 1024], [17, 19, 23, 32, 54, 93]),
-                            "PureJaxRL, A100": ([1, 128, 256, 512, 1024, 2048], [24, 27, 29, 38, 61, 98]),
-                            "CleanRL, one agent": ([1], [188]),
-                        },
-                    ),
-                ),
-            ),
-            Part(
-                "evolved-loss",
-                "A value loss found by evolution",
-                "Part 4 of the notebook: a network of 4,353 weights replaces the squared error of PPO's critic, and "
-                "an evolution strategy (OpenES) searches for weights with which PPO learns CartPole fast. Fitness is "
-                "the mean return over the whole training. The notebook asks for 512 generations and prints 11; its "
-                "strategy begins at random weights, and so does ours. It does not compare its loss with the squared "
-                "error on other seeds: here both are trained on seeds that the search has not used. The sizes on a "
-                "small machine are far from the notebook's 128 candidates with 500,000 steps each.",
-                evolved_loss,
-                here={"generations": 24, "candidates": 16, "seeds": 2, "steps": 51_200, "held_out": 16},
-                full={"generations": 512, "candidates": 128, "seeds": 2, "steps": 500_000, "held_out": 64},
-                rows=(
-                    Row("weights", "weights of the loss", 4353, "", "the search"),
-                    Row(
-                        "evaluations",
-                        "training runs",
-                        512 * 128 * 2,
-                        "",
-                        "the search",
-                        "asked for; the notebook prints 11 generations",
-                    ),
-                    Row("first", "mean fitness of the first generation", 167.74, "", "the search"),
-                    Row("last", "mean fitness of the last generation", 323.6, "", "the search", "generation 11"),
-                    Row("best", "best candidate", 430.73, "", "the search"),
-                    Row("zero", "slope of the evolved loss at error 0", "not 0", "", "the loss", "its figure"),
-                    Row("whole.evolved", "evolved loss", None, "", "mean return over the whole training, other seeds"),
-                    Row("whole.squared", "squared error", None, "", "mean return over the whole training, other seeds"),
-                ),
-                charts=(
-                    Chart(
-                        "fitness",
-                        "Fitness over the generations",
-                        "generation",
-                        "mean return in training",
-                        published={"the notebook's mean": (list(range(1, 12)), NOTEBOOK)},
-                    ),
-                    Chart("loss", "Slope of the evolved loss", ERROR_LABEL, SLOPE_LABEL),
-                    Chart("curves", "Learning curves on other seeds", "environment steps", "mean return"),
-                ),
-            ),
-        ),
+        about="PureJaxRL compiles the whole training, environments included, into one JAX program. Its README "
+        "compares one agent with CleanRL, and trains up to 2,048 agents at once. Its notebook evolves a value loss "
+        "for PPO.",
+        parts=PARTS,
     )
 )

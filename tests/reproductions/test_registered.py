@@ -31,7 +31,8 @@ def test_parts_fit_together(name):
     assert len(set(keys)) == len(keys)
     for part in found.parts:
         arguments = list(inspect.signature(part.measure).parameters)[1:]
-        assert set(part.here) == set(part.full) == set(arguments), part.name
+        assert set(part.full) <= set(part.here) == set(arguments), part.name
+        assert all(value != part.here[size] for size, value in part.full.items()), part.name
         charts = [chart.key for chart in part.charts]
         assert len(set(charts)) == len(charts), part.name
         if any(row.group for row in part.rows):
