@@ -1,45 +1,22 @@
-"""Charts: ticks, positions and colors by hand."""
+"""Charts on a page: positions and colors by hand, and that texts are escaped."""
 
 import re
+from pathlib import Path
 
 import numpy as np
-import pytest
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
-from shoal.reports.chart import Band, Dots, Line, Pieces, chart, evenly, shade
-from shoal.reports.scale import is_logarithmic, scale_for
-from shoal.reports.words import number, seconds_in_words
+from shoal.reports import markup
+from shoal.reports.chart import COLORS, SHADES, chart, shade
+from shoal.viz.chart import Band, Dots, Levels, Line, Pieces
+from shoal.viz.style import PALETTE
 
 
 def drawn(mark, **how):
     """The paths of a chart, as lists of points."""
     paths = re.findall(r'<path class="([^"]*)" d="([^"]*)"', chart([mark], "x", "y", about="", **how))
     return {style: [tuple(map(int, at)) for at in re.findall(r"(-?\d+) (-?\d+)", steps)] for style, steps in paths}
-
-
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        ([0, 100], ["0", "20", "40", "60", "80", "100"]),
-        ([24_000, 500_000], ["100,000", "200,000", "300,000", "400,000", "500,000"]),
-        ([-1, 1], ["-1", "-0.5", "0", "0.5", "1"]),
-        ([3, 3], ["2.8", "3", "3.2"]),
-        ([], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
-    ],
-)
-def test_ticks_are_at_round_numbers(values, labels):
-    assert [label for _, label in scale_for([values], tight=True).ticks] == labels
-
-
-def test_logarithmic_axes_have_ticks_at_powers_of_ten():
-    scale = scale_for([[1e-4, 1e-1, -5, np.nan]], log=True, tight=True)
-    assert [label for _, label in scale.ticks] == ["0.0001", "0.001", "0.01", "0.1"]
-    np.testing.assert_allclose(scale.at([1e-4, 1e-2, 1e-1]), [0, 2 / 3, 1])
-    assert np.isnan(scale.at([0.0])).all()
-    assert is_logarithmic([0.001, 1]) and not is_logarithmic([-1, 1]) and not is_logarithmic([1, 20])
-
-
-def test_whole_numbers_only():
-    assert [label for _, label in scale_for([[1, 3]], tight=True, whole=True).ticks] == ["1", "2", "3"]
 
 
 def test_a_line_goes_through_its_points_and_leaves_out_nan():
@@ -61,12 +38,6 @@ def test_a_line_of_one_point_is_a_dot_and_rings_have_holes():
     assert [*drawn(Dots([1, 2], [1, 2], "ring c1"))] == ["dot ring c1", "hole ring c1"]
 
 
-def test_long_lines_are_thinned_evenly_with_both_ends():
-    assert evenly(5).tolist() == [0, 1, 2, 3, 4] and evenly(0).tolist() == []
-    kept = evenly(10_000)
-    assert len(kept) == 240 and (kept[0], kept[-1]) == (0, 9_999) and np.ptp(np.diff(kept)) <= 1
-
-
 def test_shades_go_from_the_lowest_to_the_highest_score():
     assert shade([0, 5, 10, 99, -3, np.nan], 0, 10).tolist() == [0, 6, 11, 11, 0, -1]
     assert shade([7.0, np.nan], 7, 7).tolist() == [6, -1]
@@ -77,14 +48,18 @@ def test_text_in_charts_is_escaped():
     assert not re.search(r"<(b|i|u|s|q|em)>", text) and "&lt;em&gt;" in text
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.00025, "0.00025"), (487.31, "487.3"), (12345.6, "12,346"), (3.0, "3"), (1e-5, "1e-05"), (-20.5, "-20.5")]
-    + [(float("nan"), "–"), (None, "–"), (float("inf"), "infinite"), (True, "true"), (2e15, "2e+15")],
-)
-def test_numbers_have_four_digits(value, words):
-    assert number(value) == words
+def test_levels_go_through_the_whole_area_and_pieces_with_values_have_their_colors():
+    text = chart([Levels([5], [1]), Line([0, 10], [0.0, 2.0])], "x", "y", about="")
+    assert 'class="level grid" d="M1000 0V1000M0 500H2000"' in text
+    pieces = Pieces([0, 5, 7], [0, 1, 1], [5, 7, 10], [0, 1, 1], "slim", [0.0, 10.0, np.nan])
+    text = chart([pieces], "x", "y", value_range=(0, 10), value_words="score")
+    assert re.findall(r'class="piece ([^"]*)"', text) == ["c6 slim", "v0 slim", "v11 slim"]
+    assert 'aria-label="from 0 to 10"' in text and "score: 0" in text
 
 
-def test_durations():
-    assert [*map(seconds_in_words, (0.42, 35, 245, 7500, None))] == ["0.42 s", "35 s", "4 min 5 s", "2 h 5 min", "–"]
+def test_the_style_sheet_has_the_colors_of_figures():
+    style = (Path(markup.__file__).parent / "style.css").read_text()
+    light = style[: style.index("@media")]
+    assert re.findall(r"--c\d: (#\w+)", light) == [*PALETTE] and len(PALETTE) == COLORS
+    viridis = colormaps["viridis"](np.linspace(0, 1, SHADES))
+    assert re.findall(r"\.v\d+ { --c: (#\w+)", style) == [*map(to_hex, viridis)]

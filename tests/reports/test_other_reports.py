@@ -31,7 +31,7 @@ def test_a_population_shows_its_best_members_and_their_lineage(tmp_path):
 
 def test_halving_shows_who_was_dropped(tmp_path):
     page = Page(shoal.report(write_population(tmp_path / "halving", "halving")))
-    assert "Rungs" in page.text and "1 of 3 members were dropped at a rung." in page.text
+    assert "Rungs" in page.text and "1 of 3 members were dropped at a rung" in page.text
     assert [row[1] for row in page.table("slot")] == ["0", "1", "idle"] and "Lineage" not in page.text
 
 

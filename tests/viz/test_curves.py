@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shoal.viz import curves, heatmap, style
+from shoal.viz import heatmap, paint, style
 from shoal.viz.curves import learning_curves, plot_figures, plot_run, plot_runs
 from shoal.viz.heatmap import plot_sweep, sweep_heatmap
 from shoal.viz.run_data import Curve
@@ -51,7 +51,7 @@ def drawn(monkeypatch):
     """The axes of the last figure drawn."""
     figures = []
     save = style.save_figure
-    for module in (curves, heatmap):
+    for module in (paint, heatmap):
         monkeypatch.setattr(module, "save_figure", lambda figure, out: (figures.append(figure), save(figure, out))[1])
     return lambda: figures[-1].axes[0]
 
@@ -100,7 +100,7 @@ def test_a_run_without_training_episodes_shows_its_evaluations(tmp_path, drawn):
 
 def test_each_setting_of_a_sweep_has_its_line(tmp_path, drawn):
     text = plot_run(write_run(tmp_path / "run", {"learning_rate": [1e-3, 3e-4]}), tmp_path / "out.svg").read_text()
-    first, _, second, _ = drawn().lines
+    first, second, *_ = drawn().lines
     np.testing.assert_allclose(first.get_ydata()[0], 1.5)
     np.testing.assert_allclose(second.get_ydata()[0], 101.5)
     for words in ("learning_rate 0.001", "learning_rate 0.0003", "ppo on CartPole-v1", "IQM of 4 seeds"):
@@ -147,7 +147,7 @@ def test_a_sweep_over_two_hyperparameters_is_a_heatmap(tmp_path, drawn):
     assert plot_sweep(folder).name == "sweep.png"
     cells = {tuple(map(int, text.get_position())): text.get_text() for text in drawn().texts[:6]}
     # (column, row): rows ascend, so setting = 2 (2 - row) + column; the last evaluation is ten times 100 setting + 51.5
-    assert cells == {(c, r): f"{1000 * (2 * (2 - r) + c) + 515}" for c in range(2) for r in range(3)}
+    assert cells == {(c, r): f"{1000 * (2 * (2 - r) + c) + 515:,}" for c in range(2) for r in range(3)}
     assert [label.get_text() for label in drawn().get_yticklabels()] == ["0.0001", "0.0003", "0.001"]
 
 
@@ -158,7 +158,7 @@ def test_a_heatmap_pools_other_hyperparameters_and_marks_cells_without_a_value(t
     assert "IQM of 2 members, pooled over learning_rate" in drawn().get_title(loc="left").replace("\n", " ")
     cells = {tuple(map(int, t.get_position())): (t.get_text(), t.get_color()) for t in drawn().texts}
     # members 2 and 3 (clip 0.1, gamma 0.99) end at 10 (200 + 50) and 10 (300 + 50)
-    assert cells[1, 0][0] == "3000" and cells[0, 0] == ("none", style.INK)
+    assert cells[1, 0][0] == "3,000" and cells[0, 0] == ("none", style.INK)
     assert [cells[1, 0][1], cells[1, 1][1]] == ["white", style.INK]  # viridis: low values are dark, high ones bright
 
 

@@ -6,7 +6,7 @@ import matplotlib.style
 import numpy as np
 import pytest
 
-from shoal.viz import curves, heatmap, style
+from shoal.viz import heatmap, paint, style
 from shoal.viz.curves import learning_curves
 from shoal.viz.heatmap import sweep_heatmap
 from shoal.viz.run_data import Curve
@@ -19,7 +19,7 @@ def figure(monkeypatch):
     """The last figure that was drawn."""
     figures = []
     save = style.save_figure
-    for module in (curves, heatmap):
+    for module in (paint, heatmap):
         monkeypatch.setattr(module, "save_figure", lambda figure, out: (figures.append(figure), save(figure, out))[1])
     return lambda: figures[-1]
 
@@ -49,7 +49,7 @@ def dense(x, y):
     [
         (2, 3, "rising", "gamma", "inside"),
         (2, 3, "falling", "gamma", "inside"),
-        (3, 3, "noise", "gamma", "beside"),
+        (3, 3, "noise", "discount and gamma", "beside"),
         (8, 3, "noise", "network.some_long_hyperparameter 0.0003, env.gravity 9.8, gamma", "below"),
         (2, 1, "noise", "word " * 40, "below"),
     ],

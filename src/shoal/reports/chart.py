@@ -4,15 +4,14 @@ The plotting area is an SVG that is stretched; strokes do not scale with it. Tic
 as text that can be selected. Colors are classes of the style sheet, which has values for light and dark pages.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from shoal.reports.markup import Html, joined, tag
-from shoal.reports.scale import Scale, named_scale, scale_for
-from shoal.reports.words import number
-from shoal.tracking.text import short_number
+from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces, evenly
+from shoal.viz.scale import Scale, number
 
 WIDTH, HEIGHT = 2000, 1000  # units of the plotting area
 MOST_POINTS = 240  # of a line; of more, as many are drawn, evenly spaced
@@ -20,80 +19,21 @@ COLORS = 8  # classes c0 to c7
 SHADES = 12  # classes v0 to v11, from a low to a high score
 
 
-class Line(NamedTuple):
-    """A line through points; those that are NaN are left out."""
-
-    x: Any
-    y: Any
-    style: str = "c0"
-    words: str = ""  # shown under the pointer
+def chart(marks: Sequence[Mark], x_label: str, y_label: str, **how: Any) -> Html:
+    """Return the chart of marks on a page. `how` are the other fields of `viz.chart.Chart`."""
+    return show(Chart(marks, x_label, y_label, **how))
 
 
-class Band(NamedTuple):
-    """The area between two lines."""
-
-    x: Any
-    low: Any
-    high: Any
-    style: str = "c0"
-
-
-class Dots(NamedTuple):
-    """Points. The style may be a color, with `ring` or `cross` for other marks than disks."""
-
-    x: Any
-    y: Any
-    style: str = "c0"
-    words: str = ""
-
-
-class Pieces(NamedTuple):
-    """Straight lines that are not joined, from (x0, y0) to (x1, y1)."""
-
-    x0: Any
-    y0: Any
-    x1: Any
-    y1: Any
-    style: str = "c0"
-
-
-Mark = Line | Band | Dots | Pieces
-
-
-def chart(
-    marks: Sequence[Mark],
-    x_label: str,
-    y_label: str,
-    *,
-    about: str,
-    legend: Sequence[tuple[str, str]] = (),
-    note: str = "",
-    title: str = "",
-    log_x: bool = False,
-    log_y: bool = False,
-    x_words: Callable[[float], str] = short_number,
-    x_names: Sequence[str] = (),
-    tight_x: bool = True,
-    small: bool = False,
-    whole_x: bool = False,
-    whole_y: bool = False,
-) -> Html:
-    """Return a chart. `about` describes it for readers who do not see it; `legend` has (style, words) of its marks.
-
-    `note` is a line that explains the marks. `tight_x` leaves no margin left and right of the data. `x_names` are the
-    labels of the positions 0, 1, ...; `whole_x` and `whole_y` put ticks at whole numbers only.
-    """
-    x = scale_for([v for mark in marks for v in _xs(mark)], log=log_x, words=x_words, tight=tight_x, whole=whole_x)
-    if x_names:
-        x = named_scale(x_names)
-    y = scale_for([v for mark in marks for v in _ys(mark)], log=log_y, ticks=4 if small else 5, whole=whole_y)
+def show(shown: Chart) -> Html:
+    """Return a chart as HTML: its words, its legend, and the plotting area."""
+    x, y = shown.scales()
     longest = max((len(words) for _, words in y.ticks), default=1)
     plot = tag(
         "svg",
-        _axes(x, y, x_label),
+        _axes(x, y, shown.x_label),
         tag(
             "svg",
-            joined(_drawn(mark, x, y) for mark in marks),
+            joined(_drawn(mark, x, y, shown.value_range) for mark in shown.marks),
             viewBox=f"0 0 {WIDTH} {HEIGHT}",
             preserveAspectRatio="none",
             width="100%",
@@ -101,19 +41,31 @@ def chart(
         ),
         class_="plot",
         role="img",
-        aria_label=about,
+        aria_label=shown.about,
         width="100%",
         height="100%",
     )
     return tag(
         "figure",
-        tag("h4", title) if title else None,
-        tag("figcaption", note) if note else None,
-        tag("ul", *(tag("li", words, class_=style) for style, words in legend), class_="legend") if legend else None,
-        tag("p", y_label, class_="y-label"),
+        tag("h4", shown.title) if shown.title else None,
+        tag("figcaption", shown.note) if shown.note else None,
+        legend(shown.legend),
+        shade_bar(*shown.value_range, shown.value_words) if shown.value_words else None,
+        tag("p", shown.y_label, class_="y-label"),
         tag("div", plot, class_=f"canvas y{min(max(longest, 2), 9)}"),
-        class_="chart small" if small else "chart",
+        class_="chart small" if shown.small else "chart",
     )
+
+
+def legend(marks: Sequence[tuple[str, str]]) -> Html | None:
+    """Return the key of (style, words) of marks; None without any."""
+    return tag("ul", *(tag("li", words, class_=style) for style, words in marks), class_="legend") if marks else None
+
+
+def panels(charts: Iterable[Chart | Html]) -> Html:
+    """Return small charts side by side, as far as there is room."""
+    parts = (each if isinstance(each, Html) else show(each._replace(small=True)) for each in charts)
+    return tag("div", *parts, class_="panels")
 
 
 def shade(values: Any, low: float, high: float) -> np.ndarray:
@@ -147,19 +99,14 @@ def interval_mark(score: Any, low: Any, high: Any, scale: Scale) -> Html:
     return tag("svg", *parts, class_="interval", width=f"{width}", height="16", role="img", aria_label=words)
 
 
-def evenly(count: int, most: int = MOST_POINTS) -> np.ndarray:
-    """Return at most `most` indices of `count` points, evenly spaced, with the first and the last."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)) if count else np.zeros(0, int)
-
-
 def _axes(x: Scale, y: Scale, x_label: str) -> Html:
     parts = []
-    for place, words in y.ticks:
-        at = f"{100 * (1 - place):.2f}%"
+    for value, words in y.ticks:
+        at = f"{100 * (1 - y.at(value)):.2f}%"
         parts.append(tag("line", x1="0", x2="100%", y1=at, y2=at, class_="grid"))
         parts.append(tag("text", words, x="-8", y=at, dy="0.32em", text_anchor="end"))
-    for place, words in x.ticks:
-        at = f"{100 * place:.2f}%"
+    for value, words in x.ticks:
+        at = f"{100 * x.at(value):.2f}%"
         parts.append(tag("line", x1=at, x2=at, y1="100%", y2="100%", class_="tick"))
         parts.append(tag("text", words, x=at, y="100%", dy="1.5em", text_anchor="middle"))
     parts.append(tag("line", x1="0", x2="100%", y1="100%", y2="100%", class_="axis"))
@@ -167,40 +114,43 @@ def _axes(x: Scale, y: Scale, x_label: str) -> Html:
     return joined(parts)
 
 
-def _xs(mark: Mark) -> list[Any]:
-    return [mark.x0, mark.x1] if isinstance(mark, Pieces) else [mark.x]
-
-
-def _ys(mark: Mark) -> list[Any]:
-    if isinstance(mark, Pieces):
-        return [mark.y0, mark.y1]
-    return [mark.low, mark.high] if isinstance(mark, Band) else [mark.y]
-
-
-def _drawn(mark: Mark, x: Scale, y: Scale) -> Html | None:
+def _drawn(mark: Mark, x: Scale, y: Scale, value_range: tuple[float, float]) -> Html | None:
     match mark:
         case Line():
             at = _places(x.at(mark.x), y.at(mark.y))
             if len(at) == 1:
-                return _drawn(Dots(mark.x, mark.y, mark.style, mark.words), x, y)
-            return _path("M" + "L".join(at[evenly(len(at))]), f"line {mark.style}", mark.words) if len(at) else None
+                return _drawn(Dots(mark.x, mark.y, mark.style, mark.words), x, y, value_range)
+            steps = "M" + "L".join(at[evenly(len(at), MOST_POINTS)])
+            return _path(steps, f"line {mark.style}", mark.words) if len(at) else None
         case Band():
-            across = x.at(mark.x)
-            low, high = y.at(mark.low), y.at(mark.high)
-            there = np.isfinite(low) & np.isfinite(high)
-            kept = np.flatnonzero(there)[evenly(int(there.sum()))]
+            across, low, high = x.at(mark.x), y.at(mark.low), y.at(mark.high)
+            there = np.flatnonzero(np.isfinite(low) & np.isfinite(high))
+            kept = there[evenly(len(there), MOST_POINTS)]
             around = [*_places(across[kept], high[kept]), *_places(across[kept], low[kept])[::-1]]
             return _path(f"M{'L'.join(around)}Z", f"band {mark.style}") if len(kept) > 1 else None
         case Dots():
-            at = _places(x.at(mark.x), y.at(mark.y))
-            steps = "".join(f"M{each}h0" for each in at)
-            if not len(at):
-                return None
+            steps = "".join(f"M{each}h0" for each in _places(x.at(mark.x), y.at(mark.y)))
             inner = _path(steps, f"hole {mark.style}") if "ring" in mark.style else None
-            return joined([_path(steps, f"dot {mark.style}", mark.words), inner])
+            return joined([_path(steps, f"dot {mark.style}", mark.words), inner]) if steps else None
         case Pieces():
-            first, last = _places(x.at(mark.x0), y.at(mark.y0)), _places(x.at(mark.x1), y.at(mark.y1))
-            return _path("".join(f"M{a}L{b}" for a, b in zip(first, last, strict=True)), f"piece {mark.style}")
+            return _pieces(mark, x, y, value_range)
+        case Levels():
+            steps = [f"M{WIDTH * at:.0f} 0V{HEIGHT}" for at in x.at(mark.x)]
+            steps += [f"M0 {HEIGHT * (1 - at):.0f}H{WIDTH}" for at in y.at(mark.y)]
+            return _path("".join(steps), f"level {mark.style}")
+
+
+def _pieces(mark: Pieces, x: Scale, y: Scale, value_range: tuple[float, float]) -> Html:
+    """A path of all pieces; one for each color of their values."""
+    ends = np.stack([x.at(mark.x0), y.at(mark.y0), x.at(mark.x1), y.at(mark.y1)], axis=1)
+    there = np.isfinite(ends).all(axis=1)
+    first, last = _places(*ends[there].T[:2]), _places(*ends[there].T[2:])
+    steps = np.array([f"M{a}L{b}" for a, b in zip(first, last, strict=True)], object)
+    if mark.values is None:
+        return _path("".join(steps), f"piece {mark.style}")
+    colors = shade(np.asarray(mark.values, float)[there], *value_range)
+    styles = {color: f"piece {f'v{color}' if color >= 0 else 'c6'} {mark.style}".strip() for color in np.unique(colors)}
+    return joined(_path("".join(steps[colors == color]), style) for color, style in styles.items())
 
 
 def _path(steps: str, style: str, words: str = "") -> Html:

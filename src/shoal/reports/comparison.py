@@ -13,12 +13,12 @@ from shoal.reports.hyperparameters import differences_section
 from shoal.reports.markup import Cell, Html, code_block, joined, table, tag
 from shoal.reports.page import Section, page, warning_box
 from shoal.reports.reproduce import started_with
-from shoal.reports.scale import scale_for
 from shoal.reports.videos import videos_section
 from shoal.reports.words import counted, number, seconds_in_words, with_interval
 from shoal.training.comparison import compare
 from shoal.training.records import score_summary
 from shoal.viz.run_data import distinct_names
+from shoal.viz.scale import scale_for
 
 
 def comparison_report(runs: Sequence[Facts]) -> Html:

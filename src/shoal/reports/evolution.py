@@ -4,15 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from shoal.agents.learned_losses import LearnedDrift, LearnedValueLoss
-from shoal.reports.chart import Band, Line, chart
+from shoal.reports.chart import show
 from shoal.reports.facts import Facts
 from shoal.reports.markup import Html, pairs, tag
 from shoal.reports.page import Section
 from shoal.reports.words import array_in_words, counted, exact, number
 from shoal.specs.describe import Described, describe
 from shoal.training.generations import fitness_of_generations
-from shoal.viz import evolution as figures
+from shoal.viz.evolution import fitness_chart, loss_charts
 
 LARGEST_SHOWN = 64  # numbers of an array that are written out
 
@@ -41,22 +40,7 @@ def fitness_in_words(facts: Facts) -> list[Html]:
 
 def fitness_section(facts: Facts) -> Section | None:
     """Return the section with the fitness over the generations; None as long as there is none."""
-    fitness = _fitness(facts)
-    if fitness is None:
-        return None
-    generation = np.flatnonzero(np.isfinite(_all_fitness(facts)).any(axis=1)) + 1
-    low, mean, high = (function(fitness, axis=1) for function in (np.nanmin, np.nanmean, np.nanmax))
-    made = chart(
-        [Band(generation, low, high, "c0"), Line(generation, mean, "c0", "mean of the candidates")],
-        "generation",
-        "fitness: mean return in training",
-        about="fitness over the generations",
-        legend=[("c0", "mean of the candidates")],
-        note="Band: from the worst candidate to the best.",
-        x_words=number,
-        whole_x=True,
-    )
-    return Section("fitness", "Fitness", [made])
+    return None if _fitness(facts) is None else Section("fitness", "Fitness", [show(fitness_chart(facts.result))])
 
 
 def found_section(facts: Facts) -> Section | None:
@@ -71,7 +55,7 @@ def found_section(facts: Facts) -> Section | None:
     parts: list[Any] = [pairs(numbers)] if numbers else []
     for path, value in found.items():
         if not isinstance(value, int | float):
-            parts += [tag("h3", path), *_struct(value)]
+            parts += [tag("h3", path), *_struct(path, value)]
     where = (
         "It is in ",
         tag("code", "found.json"),
@@ -82,38 +66,12 @@ def found_section(facts: Facts) -> Section | None:
     return Section("found", "What was found", [*parts, tag("p", *where, class_="soft")])
 
 
-def _struct(value: Any) -> list[Html]:
+def _struct(path: str, value: Any) -> list[Html]:
     """A learned loss as a chart beside published ones, and the sizes of its weights."""
-    parts = []
-    if isinstance(value, LearnedValueLoss):
-        x, curves = figures.value_loss_slopes(value)
-        lines = [Line(x, y, style, name) for (name, y), style in zip(curves.items(), ("c0", "c6 dashed"), strict=True)]
-        legend = [("c0", "evolved"), ("c6 dashed", "squared error")]
-        note = figures.SLOPE_NOTE
-        parts.append(
-            _chart(lines, figures.ERROR_LABEL, figures.SLOPE_LABEL, legend, note, "slope of an evolved value loss")
-        )
-    if isinstance(value, LearnedDrift):
-        x, curves = figures.drifts(value)
-        colors = {"evolved": "c0", "PPO": "c1", "DPO": "c2"}
-        lines, legend = [], []
-        for (name, advantage), y in curves.items():
-            style = colors[name] + " dashed" * (advantage < 0)
-            lines.append(Line(x, y, style, f"{name}, A = {advantage:+.0f}"))
-            legend.append((style, f"{name}, A = {advantage:+.0f}"))
-        parts.append(
-            _chart(lines, figures.RATIO_LABEL, figures.DRIFT_LABEL, legend, figures.DRIFT_NOTE, "evolved drift")
-        )
     described = describe(value)
-    rows = []
-    if isinstance(described, Described):
-        rows = [(tag("code", path), _content(inner)) for path, inner in _leaves(described)]
-    return [*parts, pairs(rows)]
-
-
-def _chart(lines: list[Line], x: str, y: str, legend: list[tuple[str, str]], note: str, about: str) -> Html:
-    sentence = f"{note[:1].upper()}{note[1:]}."
-    return chart(lines, x, y, about=about, legend=legend, note=sentence, x_words=number)
+    leaves = _leaves(described) if isinstance(described, Described) else []
+    rows = [(tag("code", path), _content(inner)) for path, inner in leaves]
+    return [*map(show, loss_charts({path: value}).values()), pairs(rows)]
 
 
 def _leaves(described: Described, path: str = "") -> list[tuple[str, Any]]:
@@ -134,15 +92,11 @@ def _content(value: Any) -> str:
     return f"{array_in_words(value)}, from {number(float(values.min()))} to {number(float(values.max()))}"
 
 
-def _all_fitness(facts: Facts) -> np.ndarray:
-    try:
-        return fitness_of_generations(facts.result)
-    except (ValueError, FileNotFoundError):  # no generation is finished
-        return np.zeros((0, 1))
-
-
 def _fitness(facts: Facts) -> np.ndarray | None:
     """The fitness [G, P] of the generations in which a candidate has one; None without any."""
-    fitness = _all_fitness(facts)
+    try:
+        fitness = fitness_of_generations(facts.result)
+    except (ValueError, FileNotFoundError):  # no generation is finished
+        return None
     fitness = fitness[np.isfinite(fitness).any(axis=1)]
     return fitness if len(fitness) else None

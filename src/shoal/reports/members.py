@@ -6,15 +6,16 @@ from typing import Any
 import numpy as np
 
 from shoal.ops.statistics import FEWEST
-from shoal.reports.chart import Dots, chart, interval_mark, shade
+from shoal.reports.chart import chart, interval_mark, shade
 from shoal.reports.facts import Facts
 from shoal.reports.markup import Cell, Html, joined, table, tag, with_code
 from shoal.reports.page import Section
-from shoal.reports.scale import is_logarithmic, scale_for
 from shoal.reports.words import counted, exact, few, number, score_in_words, setting_in_words, with_interval
 from shoal.specs.spec import plain
 from shoal.training.lives import best_members, hyperparameters_in, scores_in
+from shoal.viz.chart import Dots
 from shoal.viz.run_data import RunData
+from shoal.viz.scale import is_logarithmic, scale_for
 
 MOST_SETTINGS = 60  # rows of the table of settings; of more, the best ones
 MOST_MEMBERS = 64  # rows of the table of members; of more, the best and the worst ones

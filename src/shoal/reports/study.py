@@ -9,14 +9,12 @@ import numpy as np
 from shoal.core.errors import DamagedError
 from shoal.core.ranges import SCALES
 from shoal.ops.statistics import FEWEST
-from shoal.reports.chart import Dots, Line, Mark, chart
-from shoal.reports.curves import returns_chart
+from shoal.reports.chart import chart, show
 from shoal.reports.facts import Facts
 from shoal.reports.hyperparameters import fields_to_set
 from shoal.reports.markup import Cell, Html, code_block, joined, pairs, table, tag, with_code
 from shoal.reports.members import slices
 from shoal.reports.page import Section, data_address, folded, key_figures, page, warning_box
-from shoal.reports.scale import is_logarithmic
 from shoal.reports.trials import BEST, COMPLETE, FAILED, FRESH, PRUNED, RUNNING, WAITING, Study, is_study
 from shoal.reports.videos import LARGEST
 from shoal.reports.words import (
@@ -31,6 +29,9 @@ from shoal.reports.words import (
 )
 from shoal.specs.describe import Described
 from shoal.training.reading import opened, size_of
+from shoal.viz.chart import Dots, Line, Mark
+from shoal.viz.curves import curves_chart
+from shoal.viz.scale import is_logarithmic
 
 __all__ = ["is_study", "study_report"]
 
@@ -243,7 +244,7 @@ def _best_section(study: Study, fresh: Facts | None) -> Section | None:
         parts.append(code_block(shlex.join(["shoal", "train", *words, "--preset", str(study.folder / BEST)])))
     if fresh is not None and fresh.curves and np.isfinite(fresh.curves["train_return"]).any():
         curves = fresh.data.curves()
-        parts += [tag("h3", "Trained again on fresh seeds"), returns_chart(curves, curves, "seed")]
+        parts += [tag("h3", "Trained again on fresh seeds"), show(curves_chart(curves, curves, "seed"))]
     return Section("best", "Best trial" if len(study.best) == 1 else "Best trials", parts)
 
 

@@ -8,26 +8,7 @@ import numpy as np
 
 from shoal.ops.statistics import FEWEST
 from shoal.specs.describe import Described, in_words, inside
-
-NONE = "–"  # stands for a number that is not known
-
-
-def number(value: Any) -> str:
-    """Return a number with four significant digits, and thousands separated by commas: `0.00025`, `487.3`, `12,345`."""
-    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
-        return NONE
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if not isinstance(value, int | float | np.number):
-        return str(value)
-    size = abs(float(value))
-    if math.isinf(size):
-        return "infinite" if value > 0 else "-infinite"
-    if size >= 1e15 or 0 < size < 1e-4:
-        return f"{float(value):.4g}"
-    if float(value).is_integer() or size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+from shoal.viz.scale import NONE, number
 
 
 def exact(value: Any) -> str:

@@ -9,29 +9,25 @@ import numpy as np
 from shoal.ops.statistics import FEWEST, iqm_band
 from shoal.specs.spec import file_name
 from shoal.training.comparison import env_differences
+from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces, evenly
 from shoal.viz.evolution import plot_evolution
 from shoal.viz.heatmap import plot_sweep
 from shoal.viz.lives import plot_lives
+from shoal.viz.paint import draw
 from shoal.viz.run_data import X_AXES, Curve, RunData, distinct_names
-from shoal.viz.style import (
-    GRID,
-    PALE_INK,
-    PALETTE,
-    check_figure_format,
-    figure_style,
-    new_figure,
-    place_legend,
-    save_figure,
-    set_axis_label,
-    set_titles,
-    short,
-    thousands,
-)
+from shoal.viz.scale import number
+from shoal.viz.style import PALETTE, check_figure_format
 
-MOST_MEMBER_LINES = 64  # single members drawn behind each curve
-MOST_DETAILED = 4  # figures with more curves show neither single members nor evaluations
-RING_DISTANCE = 3.0  # points between the evaluations of neighboring curves
+MOST_DETAILED = 4  # charts with more curves show neither single members nor evaluations
+MOST_RINGS = 60  # evaluations of a curve
+RING_DISTANCE = 0.007  # between the evaluations of neighboring curves, as a part of the x axis
+MOST_DIFFERENCES = 3  # of an environment from that of the first run, in a label
 MOST_FIELDS = 6  # swept hyperparameters of a run that each get a figure at its end
+RESAMPLES = 2000  # bootstrap samples of a band, as in the tables of a report
+MOST_RESAMPLED, QUICK = (
+    128,
+    200,
+)  # members of such a band; bootstrap samples of bands over more, and of those in small charts
 
 
 def plot_figures(folder: str | Path) -> list[Path]:
@@ -100,14 +96,25 @@ def plot_runs(
     if not folders:
         raise ValueError("there is no run to plot: give at least one run folder.")
     runs = [RunData(folder) for folder in folders]
+    curves = curves_of_runs(runs, x, metric, first=runs[0])
+    y_label = runs[0].label_of(metric) if metric else "episode return"
+    return learning_curves(curves, out, X_AXES[x][1], _common_title(runs), target, y_label, log=log)
+
+
+def curves_of_runs(
+    runs: Sequence[RunData], x: str = "steps", metric: str = "", *, first: RunData, brief: bool = False
+) -> list[Curve]:
+    """Return the curves of several runs, labeled with what their environments have different from the first's.
+
+    If `brief`, labels only say that an environment is different.
+    """
     curves: list[Curve] = []
     for run, name in zip(runs, distinct_names([run.folder for run in runs]), strict=True):
-        notes = [*_other_environment(runs[0], run), *run.warnings]
+        notes = [*_other_environment(first, run, brief), *run.warnings]
         for curve in run.curves(x, metric):
             setting = f"{name}, {curve.label}" if curve.label else name
             curves.append(curve._replace(label=" ".join([setting, *notes]), run=name))
-    y_label = runs[0].label_of(metric) if metric else "episode return"
-    return learning_curves(curves, out, X_AXES[x][1], _common_title(runs), target, y_label, log=log)
+    return curves
 
 
 def learning_curves(
@@ -131,63 +138,72 @@ def learning_curves(
     shown = [_with_stopped(curve, unit) for curve in best_curves(curves, len(PALETTE))]
     if len(curves) == 1 and shown[0].stopped:
         title = f"{title} {shown[0].label}".strip()
-    with figure_style():
-        figure, axes = new_figure(7.6, 4.6)
-        for index, (color, curve) in enumerate(zip(PALETTE, shown, strict=False)):
-            _draw_population(axes, curve, color, 0.2 if len(shown) < 3 else 0.13)
-            if len(shown) <= MOST_DETAILED:
-                _draw_members(axes, curve, color)
-                _draw_evaluations(axes, curve, color, RING_DISTANCE * (index - (len(shown) - 1) / 2))
-        if target is not None:
-            axes.axhline(target, color=PALE_INK, linewidth=1, linestyle=(0, (4, 3)), label=f"target {target:g}")
-        axes.grid(color=GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.set_xlabel(x_label)
-        set_axis_label(axes.yaxis, y_label, 3.6)
-        axes.margins(x=0.02)
-        if log:
-            _set_logarithmic(axes, shown)
-        axes.xaxis.set_major_formatter(thousands())
-        set_titles(figure, axes, title, _legend_of_marks(shown, curves, unit))
-        if len(curves) > 1 or target is not None:
-            place_legend(figure, axes)
-        return save_figure(figure, out)
+    chart = curves_chart(shown, curves, unit, x_label, y_label, thin_lines=64, points=2000)
+    if log:
+        _check_positive(shown)
+    if target is not None:
+        marks = [*chart.marks, Levels(y=[target], style="c6 dashed")]
+        chart = chart._replace(marks=marks, legend=[*chart.legend, ("c6 dashed", f"target {target:g}")])
+    return draw(chart._replace(log_y=log), out, title)
 
 
-def _draw_population(axes: Any, curve: Curve, color: str, alpha: float) -> None:
-    there = np.isfinite(curve.y).any(axis=1)
-    x, (center, low, high) = curve.x[there], iqm_band(curve.y[there])
-    axes.fill_between(x, low, high, color=color, alpha=alpha, linewidth=0, zorder=2)
-    marker = "." if len(x) < 3 else None
-    axes.plot(x, center, color=color, linewidth=1.8, label=curve.label, marker=marker, zorder=3)
+def curves_chart(
+    shown: Sequence[Curve],
+    curves: Sequence[Curve],
+    unit: str,
+    x_label: str = X_AXES["steps"][1],
+    y_label: str = "episode return",
+    *,
+    thin_lines: int = 24,
+    points: int = 240,
+    small: bool = False,
+) -> Chart:
+    """Return the chart of some curves; `curves` are all, of which those that are `shown` were chosen.
+
+    A line has at most so many `points`, evenly spaced, and a curve at most so many `thin_lines` of single members.
+    """
+    detailed = len(shown) <= MOST_DETAILED and not small
+    layers = []  # of each curve; those of all curves lie on each other in this order
+    for index, curve in enumerate(shown):
+        shift = RING_DISTANCE * (index - (len(shown) - 1) / 2)
+        lines = _member_lines(curve, f"thin c{index}", thin_lines, points) if detailed else []
+        evaluations = _evaluations(curve, f"c{index}", shift) if detailed else []
+        layers.append([lines, *_population(curve, f"c{index}", points, small), evaluations])
+    legend = [(f"c{i}", curve.label) for i, curve in enumerate(shown)] if len(curves) > 1 else []
+    note = "" if small else _marks_in_words(shown, curves, unit)
+    about = f"{y_label} over {x_label}"
+    marks = [mark for layer in zip(*layers, strict=True) for part in layer for mark in part]
+    return Chart(marks, x_label, y_label, about, legend, note, small=small)
 
 
-def _draw_members(axes: Any, curve: Curve, color: str) -> None:
-    from matplotlib.collections import LineCollection
-
-    members = curve.y.T[:: -(-curve.y.shape[1] // MOST_MEMBER_LINES)]
-    if len(members) > 1:
-        lines = [np.stack([curve.x, member], axis=1)[np.isfinite(member)] for member in members]
-        axes.add_collection(LineCollection(lines, colors=color, alpha=0.16, linewidths=0.7, zorder=1))
-    if len(members) < FEWEST:  # there is no band, which would show how far they reach
-        axes.autoscale_view()
+def _population(curve: Curve, color: str, points: int, quick: bool) -> list[list[Mark]]:
+    """The band and the line of a curve."""
+    x, center, low, high = _iqm_over(curve.x, curve.y, points, quick)
+    return [[Band(x, low, high, color)], [Line(x, center, color, curve.label)]]
 
 
-def _draw_evaluations(axes: Any, curve: Curve, color: str, shift: float) -> None:
-    """Draw a ring and a bar for each evaluation, `shift` points to the right, so that curves do not hide each other."""
-    from matplotlib.transforms import offset_copy
+def _iqm_over(x: np.ndarray, y: np.ndarray, points: int, quick: bool = False) -> tuple[np.ndarray, ...]:
+    """Of at most so many records with a value: their x, interquartile mean over members, and its interval."""
+    there = np.flatnonzero(np.isfinite(y).any(axis=1))
+    kept = there[evenly(len(there), points)]
+    return x[kept], *iqm_band(y[kept], resamples=QUICK if quick or y.shape[1] > MOST_RESAMPLED else RESAMPLES)
 
+
+def _member_lines(curve: Curve, style: str, most: int, points: int) -> list[Mark]:
+    if (members := curve.y.shape[1]) < 2:
+        return []
+    columns = [(curve.y[:, m], np.flatnonzero(np.isfinite(curve.y[:, m]))) for m in evenly(members, most)]
+    kept = [(y, rows[evenly(len(rows), points // 2)]) for y, rows in columns]
+    return [Line(curve.x[rows], y[rows], style) for y, rows in kept]
+
+
+def _evaluations(curve: Curve, color: str, shift: float) -> list[Mark]:
+    """A ring and a bar for each evaluation, shifted to the right so that curves do not hide each other."""
     if curve.eval_y is None or not _is_evaluated(curve):
-        return
-    there = np.isfinite(curve.eval_y).any(axis=1)
-    x, (center, low, high) = curve.x[there], iqm_band(curve.eval_y[there])
-    where = offset_copy(axes.transData, axes.figure, shift, 0, units="points")
-    axes.vlines(x, low, high, color=color, linewidth=1.4, zorder=4, transform=where)
-    ring = {"markerfacecolor": "white", "markersize": 5.5, "markeredgewidth": 1.5}
-    axes.plot(x, center, "o", color=color, zorder=5, transform=where, **ring)
-    for values in (center, low, high):  # a shifted transform leaves marks out of the limits of the axes
-        axes.update_datalim(np.stack([x, values], axis=1)[np.isfinite(values)])
-    axes.autoscale_view()
+        return []
+    x, center, low, high = _iqm_over(curve.x, curve.eval_y, MOST_RINGS)
+    x = x + shift * np.ptp(curve.x)
+    return [Pieces(x, low, x, high, f"slim {color}"), Dots(x, center, f"ring {color}")]
 
 
 def _is_evaluated(curve: Curve) -> bool:
@@ -203,7 +219,7 @@ def _with_stopped(curve: Curve, unit: str) -> Curve:
     return curve._replace(label=f"{curve.label} {note}".strip())
 
 
-def _legend_of_marks(shown: Sequence[Curve], curves: Sequence[Curve], unit: str) -> str:
+def _marks_in_words(shown: Sequence[Curve], curves: Sequence[Curve], unit: str) -> str:
     """One text that explains the marks of a figure; `curves` are all, before the best were chosen."""
     members = sorted({curve.y.shape[1] for curve in shown})
     count = str(members[0]) if len(members) == 1 else f"{members[0]} to {members[-1]}"
@@ -247,17 +263,19 @@ def _last_value(curve: Curve) -> float:
     return float(iqm_band(finite[-1:], resamples=1)[0][0]) if len(finite) else -np.inf
 
 
-def _set_logarithmic(axes: Any, shown: Sequence[Curve]) -> None:
+def _check_positive(shown: Sequence[Curve]) -> None:
     lowest = min(float(np.nanmin(curve.y)) for curve in shown)
     if lowest <= 0:
         raise ValueError(f"a logarithmic axis shows positive values only; the lowest value is {lowest:.4g}.")
-    axes.set_yscale("log")
 
 
-def _other_environment(first: RunData, run: RunData) -> list[str]:
+def _other_environment(first: RunData, run: RunData, brief: bool) -> list[str]:
     differences = env_differences(first.spec, run.spec)
-    values = [f"{short(own)}" if name == "env" else f"{name}={short(own)}" for name, (_, own) in differences.items()]
-    return [f"(other environment: {', '.join(values)})"] if values else []
+    if differences and brief:
+        return ["(other environment)"]
+    values = [f"{number(own)}" if name == "env" else f"{name}={number(own)}" for name, (_, own) in differences.items()]
+    more = [f"{len(values) - MOST_DIFFERENCES} more"] if len(values) > MOST_DIFFERENCES else []
+    return [f"(other environment: {', '.join([*values[:MOST_DIFFERENCES], *more])})"] if values else []
 
 
 def _common_title(runs: Sequence[RunData]) -> str:

@@ -1,5 +1,6 @@
 """Figures of an evolution: fitness over generations, and the learned losses beside published ones."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,11 @@ from shoal.ops.surrogates import clipped_surrogate, dpo_surrogate
 from shoal.training.folder import RunFolder
 from shoal.training.generations import fitness_of_generations, is_evolution
 from shoal.training.result import Result
-from shoal.viz.style import (
-    GRID,
-    PALETTE,
-    figure_style,
-    new_figure,
-    place_legend,
-    save_figure,
-    set_titles,
-    whole_numbers,
-)
+from shoal.viz.chart import Band, Chart, Levels, Line
+from shoal.viz.paint import draw
+from shoal.viz.scale import number
 
+SIZE = (7.0, 4.0)  # inches
 CLIP = 0.2  # of PPO's drift in the figure
 LARGEST_ERROR = 30.0  # of the value losses in the figure
 RATIOS = (0.4, 2.0)  # of the drifts in the figure
@@ -40,14 +35,11 @@ def plot_evolution(folder: str | Path) -> list[Path]:
     result = Result(folder)
     if not is_evolution(result):
         return []
-    out = result.folder / "figures"
-    paths = [_plot_fitness(result, out / "fitness.png")]
-    for path, value in _losses(result).items():
-        if isinstance(value, LearnedValueLoss):
-            paths.append(_plot_value_loss(value, out / f"{path}.png"))
-        if isinstance(value, LearnedDrift):
-            paths.append(_plot_drift(value, out / f"{path}.png"))
-    return paths
+    out, fitness = result.folder / "figures", fitness_chart(result)
+    title = f"Evolution of {', '.join(RunFolder(result.folder).read_found())} ({result.spec.env_name})"
+    paths = [draw(fitness, out / "fitness.png", title, SIZE)]
+    charts = loss_charts(_losses(result))
+    return paths + [draw(chart, out / f"{path}.png", chart.about, SIZE) for path, chart in charts.items()]
 
 
 def _losses(result: Result) -> dict[str, Any]:
@@ -58,30 +50,25 @@ def _losses(result: Result) -> dict[str, Any]:
         return {}
 
 
-def _plot_fitness(result: Result, out: Path) -> Path:
+def fitness_chart(result: Result) -> Chart:
+    """Return the chart of the fitness over the generations. Raises ValueError if there is none."""
     fitness = fitness_of_generations(result)
     scored = np.flatnonzero(np.isfinite(fitness).any(axis=1))
     if not scored.size:
         raise ValueError(f"{result.folder} has no fitness to draw: no candidate has finished an episode in training.")
     fitness, generation = fitness[scored], scored + 1
-    with figure_style():
-        figure, axes = new_figure(7, 4)
-        low, mean, high = (function(fitness, axis=1) for function in (np.nanmin, np.nanmean, np.nanmax))
-        axes.fill_between(generation, low, high, color=PALETTE[0], alpha=0.15, linewidth=0, label="worst to best")
-        axes.plot(generation, mean, color=PALETTE[0], label="mean of the candidates")
-        axes.xaxis.set_major_locator(whole_numbers())
-        axes.set_xlabel("generation")
-        axes.set_ylabel("fitness: mean return in training")
-        axes.grid(axis="y", color=GRID)
-        note = f"{fitness.shape[1]} candidates per generation, each trained for {result.spec.steps:,} steps"
-        set_titles(
-            figure,
-            axes,
-            f"Evolution of {', '.join(RunFolder(result.folder).read_found())} ({result.spec.env_name})",
-            note,
-        )
-        place_legend(figure, axes)
-        return save_figure(figure, out)
+    low, mean, high = (function(fitness, axis=1) for function in (np.nanmin, np.nanmean, np.nanmax))
+    marks = [Band(generation, low, high, "c0"), Line(generation, mean, "c0", "mean of the candidates")]
+    trained = f"{fitness.shape[1]} candidates per generation, each trained for {result.spec.steps:,} steps"
+    words = "generation", "fitness: mean return in training", "fitness over the generations"
+    legend, note = [("c0", "mean of the candidates")], f"band: worst to best · {trained}"
+    return Chart(marks, *words, legend, note, x_words=number, whole_x=True)
+
+
+def loss_charts(found: Mapping[str, Any]) -> dict[str, Chart]:
+    """Return the charts of the learned losses among the values that an evolution has found, by their path."""
+    charts = {path: _value_loss_chart(value) for path, value in found.items() if isinstance(value, LearnedValueLoss)}
+    return charts | {path: _drift_chart(value) for path, value in found.items() if isinstance(value, LearnedDrift)}
 
 
 def value_loss_slopes(loss: LearnedValueLoss) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -105,32 +92,21 @@ def drifts(drift: LearnedDrift) -> tuple[np.ndarray, dict[tuple[str, float], np.
     return ratio, found
 
 
-def _plot_value_loss(loss: LearnedValueLoss, out: Path) -> Path:
+def _value_loss_chart(loss: LearnedValueLoss) -> Chart:
     error, slopes = value_loss_slopes(loss)
-    with figure_style():
-        figure, axes = new_figure(7, 4)
-        for (name, slope), color in zip(slopes.items(), (PALETTE[0], PALETTE[6]), strict=True):
-            axes.plot(error, slope, color=color, linestyle="-" if name == "evolved" else "--", label=name)
-        axes.axhline(0, color=GRID, zorder=0)
-        axes.axvline(0, color=GRID, zorder=0)
-        axes.set_xlabel(ERROR_LABEL)
-        axes.set_ylabel(SLOPE_LABEL)
-        set_titles(figure, axes, "An evolved value loss beside the squared one", SLOPE_NOTE)
-        place_legend(figure, axes)
-        return save_figure(figure, out)
+    styles = {"evolved": "c0", "squared": "c6 dashed"}
+    marks = [Levels([0], [0]), *(Line(error, slope, styles[name], name) for name, slope in slopes.items())]
+    legend = [(style, name) for name, style in styles.items()]
+    about = "An evolved value loss beside the squared one"
+    return Chart(marks, ERROR_LABEL, SLOPE_LABEL, about, legend, SLOPE_NOTE, x_words=number)
 
 
-def _plot_drift(drift: LearnedDrift, out: Path) -> Path:
+def _drift_chart(drift: LearnedDrift) -> Chart:
     ratio, added = drifts(drift)
-    with figure_style():
-        figure, axes = new_figure(7, 4)
-        colors: dict[str, str] = dict(zip(("evolved", "PPO", "DPO"), PALETTE, strict=False))
-        for (name, advantage), values in added.items():
-            style, label = "-" if advantage > 0 else "--", f"{name}, A = {advantage:+.0f}"
-            axes.plot(ratio, values, style, color=colors[name], label=label)
-        axes.axvline(1, color=GRID, zorder=0)
-        axes.set_xlabel(RATIO_LABEL)
-        axes.set_ylabel(DRIFT_LABEL)
-        set_titles(figure, axes, "An evolved drift beside those of PPO and DPO", DRIFT_NOTE)
-        place_legend(figure, axes)
-        return save_figure(figure, out)
+    colors = {"evolved": "c0", "PPO": "c1", "DPO": "c2"}
+    styles = {key: colors[key[0]] + " dashed" * (key[1] < 0) for key in added}
+    words = {key: f"{key[0]}, A = {key[1]:+.0f}" for key in added}
+    marks = [Levels([1]), *(Line(ratio, values, styles[key], words[key]) for key, values in added.items())]
+    legend = [(styles[key], words[key]) for key in added]
+    about = "An evolved drift beside those of PPO and DPO"
+    return Chart(marks, RATIO_LABEL, DRIFT_LABEL, about, legend, DRIFT_NOTE, x_words=number)

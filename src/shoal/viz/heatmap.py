@@ -10,7 +10,8 @@ from jaxtyping import Float
 
 from shoal.ops.statistics import iqm_band
 from shoal.viz.run_data import RunData
-from shoal.viz.style import INK, figure_style, new_figure, save_figure, set_axis_label, set_titles, short
+from shoal.viz.scale import number
+from shoal.viz.style import INK, figure_style, new_figure, save_figure, set_axis_label, set_titles
 
 MOST_NUMBERED = 18  # columns or rows of a heatmap whose cells show their values
 WIDEST = 13.0  # inches, of all cells together
@@ -76,8 +77,8 @@ def sweep_heatmap(
         figure, axes = new_figure(max(4.8, 2.6 + cell * len(column_values)), 2.0 + min(0.5, cell) * len(row_values))
         image = axes.imshow(scores, cmap="viridis", origin="lower", aspect="auto")
         axes.set_facecolor(NO_VALUE)
-        axes.set_xticks(range(len(column_values)), [short(v) for v in column_values])
-        axes.set_yticks(range(len(row_values)), [short(v) for v in row_values])
+        axes.set_xticks(range(len(column_values)), [number(v) for v in column_values])
+        axes.set_yticks(range(len(row_values)), [number(v) for v in row_values])
         if len(column_values) > 8:
             axes.tick_params(axis="x", labelrotation=45)
         set_axis_label(axes.xaxis, column_name, cell * len(column_values))
@@ -107,5 +108,5 @@ def _write_scores(axes: Any, image: Any, scores: np.ndarray) -> None:
         words, color = "none", INK
         if np.isfinite(score):
             luminance = np.dot(np.power(image.to_rgba(score)[:3], 2.2), (0.2126, 0.7152, 0.0722))
-            words, color = short(score), INK if luminance > 0.22 else "white"  # the color with the higher contrast
+            words, color = number(score), INK if luminance > 0.22 else "white"  # the color with the higher contrast
         axes.text(column, row, words, ha="center", va="center", fontsize=9, color=color)

@@ -1,33 +1,28 @@
 """Figures of a run with a selector: lineage of members, hyperparameters over time, and the rungs of halving."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from shoal.specs.describe import Described
-from shoal.training.lives import Life, hyperparameters_in, scores_in
+from shoal.specs.roster import NOBODY
+from shoal.training.lives import Life, best_members, hyperparameters_in, lineage, scores_in
 from shoal.training.result import Result
+from shoal.viz.chart import Chart, Dots, Levels, Line, Mark, Pieces, evenly
+from shoal.viz.paint import color_map, draw, paint
 from shoal.viz.run_data import X_AXES, RunData
-from shoal.viz.style import (
-    GRID,
-    INK,
-    PALE_INK,
-    PALETTE,
-    figure_style,
-    new_figure,
-    save_figure,
-    set_axis_label,
-    set_titles,
-    thousands,
-)
+from shoal.viz.scale import is_logarithmic
+from shoal.viz.style import INK, TITLE_SIZE, add_colorbar, figure_style, save_figure
 
-COLORS = "viridis"
 MOST_PANELS = 12  # hyperparameters in one figure
 COLUMNS = 3
-DROPPED = "#B8B8B8"
+STEPS = X_AXES["steps"][1]
+SCORE = "score (mean return)"
+LINEAGE_NOTE = (
+    "line: a member, in the row of its slot · vertical: a copy, which begins at the mark · black: ancestors of the best"
+)
 
 
 def plot_lives(folder: str | Path) -> list[Path]:
@@ -55,29 +50,11 @@ def plot_lineage(folder: str | Path, out: str | Path | None = None) -> Path:
 
     Raises ValueError for a run without a selector.
     """
-    run, result, lives = _read(folder)
-    scores = scores_in(result.curves)
-    color = _color_of(scores)
-    height = min(9.0, 2.2 + 0.16 * scores.shape[1])
-    with figure_style():
-        figure, axes = new_figure(7.6, height)
-        for life in lives.values():
-            edges = edges_of(life, result)
-            _draw_line(axes, edges, np.full(len(edges), life.slot), color, life.score, 4 if scores.shape[1] < 40 else 2)
-            if life.parent in lives:
-                origin = lives[life.parent].slot
-                axes.plot([edges[0]] * 2, [origin, life.slot], color=PALE_INK, linewidth=0.7, zorder=1)
-                axes.plot(edges[0], origin, "o", color=PALE_INK, markersize=2.5, zorder=3)
-                axes.plot(edges[0], life.slot, ">", color=INK, markersize=3.5, zorder=3)
-        axes.set_xlabel(X_AXES["steps"][1])
-        set_axis_label(axes.yaxis, "slot", height - 1)
-        axes.yaxis.get_major_locator().set_params(integer=True)
-        axes.xaxis.set_major_formatter(thousands())
-        axes.margins(x=0.01, y=0.03)
-        _add_colorbar(figure, axes, color)
-        note = "line: a member, in the row of its slot · vertical: a copy, from the dot of its original to the triangle"
-        set_titles(figure, axes, f"{run.title}: lineage", note)
-        return save_figure(figure, out or run.folder / "figures" / "lineage.png")
+    run, result = _read(folder)
+    slots = scores_in(result.curves).shape[1]
+    chart = lineage_chart(result, range(slots))
+    out = out or run.folder / "figures" / "lineage.png"
+    return draw(chart, out, f"{run.title}: lineage", (7.6, min(9.0, 2.2 + 0.16 * slots)))
 
 
 def plot_hyperparameters(folder: str | Path, out: str | Path | None = None) -> Path:
@@ -85,67 +62,98 @@ def plot_hyperparameters(folder: str | Path, out: str | Path | None = None) -> P
 
     A copy is joined to its original. Raises ValueError for a run in which no hyperparameter may change.
     """
-    run, result, lives = _read(folder)
-    paths = hyperparameters_in(result.curves)[:MOST_PANELS]
-    if not paths:
+    run, result = _read(folder)
+    every = hyperparameters_in(result.curves)
+    if not every:
         raise ValueError(f"{run.folder} has no hyperparameter that may change, so there is nothing to draw.")
-    color = _color_of(scores_in(result.curves))
+    paths = every[:MOST_PANELS]
     columns = 2 if len(paths) in (2, 4) else min(COLUMNS, len(paths))
     rows = math.ceil(len(paths) / columns)
+    charts = [_values_chart(result, path) for path in paths]
     with figure_style():
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(max(4.6, 3.1 * columns + 0.9), 2.3 * rows + 0.9), layout="constrained")
         panels = np.atleast_1d(np.asarray(figure.subplots(rows, columns), object)).ravel()
-        for number, (axes, path) in enumerate(zip(panels, paths, strict=False)):
-            for life in lives.values():
-                _draw_values(axes, life, path, lives, result, color)
-            values = result.curves[path]
-            if values.min() > 0 and values.max() > 20 * values.min():
-                axes.set_yscale("log")
-            axes.grid(color=GRID, linewidth=0.6)
-            axes.set_title(path, fontsize=9.5, loc="left", color=INK)
-            axes.xaxis.set_major_formatter(thousands())
+        for number, (axes, chart) in enumerate(zip(panels, charts, strict=False)):
+            is_above = number + columns < len(paths)  # another panel, which names the x axis
+            paint(axes, chart._replace(x_label="" if is_above else chart.x_label))
+            axes.set_title(chart.title, fontsize=9.5, loc="left", color=INK)
+            axes.xaxis.label.set_size(8.5)
             axes.tick_params(labelsize=8)
-            if number + columns >= len(paths):  # no panel is below
-                axes.set_xlabel("environment steps", fontsize=8.5)
         for axes in panels[len(paths) :]:
             axes.set_visible(False)
-        _add_colorbar(figure, list(panels), color)
-        more = len(hyperparameters_in(result.curves)) - len(paths)
-        title = f"{run.title}: hyperparameters" + f" (the first {len(paths)} of {len(paths) + more})" * bool(more)
-        figure.suptitle(title, x=0.02, ha="left", fontsize=12, weight="bold")
+        add_colorbar(figure, list(panels), color_map(charts[0]), SCORE)
+        title = f"{run.title}: hyperparameters"
+        title += f" (the first {len(paths)} of {len(every)})" if len(paths) < len(every) else ""
+        figure.suptitle(title, x=0.02, ha="left", fontsize=TITLE_SIZE, weight="bold")
         return save_figure(figure, out or run.folder / "figures" / "hyperparameters.png")
 
 
 def plot_rungs(folder: str | Path, out: str | Path | None = None) -> Path:
     """Draw the scores of all members over time: those that were dropped end in a cross, the others go on in color."""
-    run, result, lives = _read(folder)
-    dropped = {life.occupant for life in dropped_lives([*lives.values()], result)}
-    with figure_style():
-        figure, axes = new_figure(7.6, 4.6)
-        for life in lives.values():
-            is_dropped = life.occupant in dropped
-            there = ~np.isnan(life.score)
-            x, y = life.env_steps[there], life.score[there]
-            color = DROPPED if is_dropped else PALETTE[0]
-            axes.plot(x, y, color=color, linewidth=1 if is_dropped else 1.6, marker="." if len(x) < 2 else None)
-            if is_dropped and len(x):
-                axes.plot(x[-1], y[-1], "x", color=PALETTE[1], markersize=4.5, zorder=4)
-        for step in sorted({int(lives[occupant].env_steps[-1]) for occupant in dropped}):
-            axes.axvline(step, color=GRID, linewidth=1, zorder=0)
-        axes.set_xlabel(X_AXES["steps"][1])
-        set_axis_label(axes.yaxis, "mean return", 3.6)
-        axes.xaxis.set_major_formatter(thousands())
-        note = f"blue: trained to the end ({len(lives) - len(dropped)}) · cross: dropped at a rung ({len(dropped)})"
-        set_titles(figure, axes, f"{run.title}: rungs", note)
-        return save_figure(figure, out or run.folder / "figures" / "rungs.png")
+    run, result = _read(folder)
+    return draw(rungs_chart(result), out or run.folder / "figures" / "rungs.png", f"{run.title}: rungs")
 
 
-def _read(folder: str | Path) -> tuple[RunData, Result, dict[int, Life]]:
+def lineage_chart(result: Result, slots: Sequence[int]) -> Chart:
+    """Return the chart of who was copied from whom, with a row for each of these slots.
+
+    The best member and its ancestors have their copies in ink.
+    """
+    scores, lives = scores_in(result.curves), result.lives
+    record, row = np.nonzero(result.curves["occupant"][:, slots] != NOBODY)
+    start, end = _times(result.curves)
+    width = "slim" if len(slots) > 40 else ""
+    bars = Pieces(start[record], row, end[record], row, width, scores[record, np.asarray(slots)[row]])
+    place = {slot: row for row, slot in enumerate(slots)}
+    line = lineage(lives, best_members(result.curves, 1)[0]["occupant"])
+    copies = [life for life in lives.values() if life.parent in lives]
+    copies = [life for life in copies if {life.slot, lives[life.parent].slot} <= {*slots}]
+    ends = [(start[life.records[0]], place[lives[life.parent].slot], place[life.slot]) for life in copies]
+    x, origin, own = np.array(ends, float).reshape(-1, 3).T
+    of_best = np.array([life.occupant in line for life in copies], bool)
+    marks: list[Mark] = [
+        Pieces(x, origin, x, own, "c6 hair"),
+        bars,
+        Pieces(x[of_best], origin[of_best], x[of_best], own[of_best], "ink slim"),
+        Dots(x, origin, "c6 slim"),
+        Dots(x, own, "ink start"),
+    ]
+    about, colors = "lineage of the members", {"value_range": _range(scores), "value_words": SCORE}
+    return Chart(marks, STEPS, "slot", about, note=LINEAGE_NOTE, small=len(slots) <= 8, whole_y=True, **colors)
+
+
+def rungs_chart(result: Result, most: int = 10**9) -> Chart:
+    """Return the chart of the scores of members over time, in which those that were dropped end early.
+
+    Of more than `most` members, as many are shown: of those that went on at most half of it.
+    """
+    lives = [*result.lives.values()]
+    others = dropped_lives(lives, result)
+    dropped = {life.occupant for life in others}
+    going_on = [life for life in lives if life.occupant not in dropped]
+    going_on = going_on if len(lives) <= most else going_on[: most // 2]
+    others = [others[i] for i in evenly(len(others), most - len(going_on))]
+    steps = sorted({int(life.env_steps[-1]) for life in others})
+    last = [(life, np.flatnonzero(np.isfinite(life.score))[-1:]) for life in others]
+    ends = [(life.env_steps[at], life.score[at]) for life, at in last if len(at)]
+    words = {"c0": "trained to the end", "c6 faint": "dropped", "c1 cross dotted": "last score of a dropped member"}
+    marks: list[Mark] = [Levels(x=steps)]
+    for style, chosen in (("c6 faint", others), ("c0", going_on)):
+        marks += [Line(life.env_steps, life.score, style, f"member {life.occupant}") for life in chosen]
+    x, y = np.array(ends, float).reshape(-1, 2).T
+    marks.append(Dots(x, y, "c1 cross"))
+    note = f"{len(dropped):,} of {len(lives):,} members were dropped at a rung"
+    if (shown := len(going_on) + len(others)) < len(lives):
+        note += f" · {shown} of them are shown"
+    legend = [*words.items()]
+    return Chart(marks, STEPS, "mean return", "scores of members until they were dropped", legend, note)
+
+
+def _read(folder: str | Path) -> tuple[RunData, Result]:
     run = RunData(folder)
-    result = Result(run.folder)
-    return run, result, result.lives
+    return run, Result(run.folder)
 
 
 def is_halving(result: Result) -> bool:
@@ -166,38 +174,41 @@ def edges_of(life: Life, result: Result) -> np.ndarray:
     return np.concatenate([np.asarray([before]), life.env_steps])
 
 
-def _color_of(scores: np.ndarray) -> Any:
-    """Return matplotlib's map from scores to colors, over the range of all scores but the lowest twentieth."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
+def copies_of(lives: Sequence[Life], path: str, result: Result, style: str) -> Pieces:
+    """Return vertical lines from the values of originals to those of their copies, which these lives are."""
+    everyone, joins = result.lives, []
+    for life in lives:
+        if life.parent in everyone:
+            before = everyone[life.parent]
+            last = max(0, int(np.searchsorted(before.records, life.records[0])) - 1)
+            values = before.hyperparameters[path][last], life.hyperparameters[path][0]
+            joins.append((edges_of(life, result)[0], *map(float, values)))
+    x, start, end = np.array(joins, float).reshape(-1, 3).T
+    return Pieces(x, start, x, end, style)
 
+
+def _values_chart(result: Result, path: str) -> Chart:
+    """The values of one hyperparameter over time, in the colors of the scores of their members."""
+    value, occupant, scores = result.curves[path], result.curves["occupant"], scores_in(result.curves)
+    start, end = _times(result.curves)
+    record, slot = np.nonzero(occupant != NOBODY)
+    level = value[record, slot]
+    changed, of = np.nonzero((occupant[1:] == occupant[:-1]) & (value[1:] != value[:-1]))  # of the same member
+    marks = [
+        copies_of([*result.lives.values()], path, result, "c6 hair"),
+        Pieces(end[changed], value[changed, of], end[changed], value[changed + 1, of], "c6 hair"),
+        Pieces(start[record], level, end[record], level, "slim", scores[record, slot]),
+    ]
+    is_log = is_logarithmic(value)
+    return Chart(marks, "environment steps", "", title=path, log_y=is_log, small=True, value_range=_range(scores))
+
+
+def _times(curves: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The steps at which each record begins and ends."""
+    return np.append(0, curves["env_steps"][:-1]), curves["env_steps"]
+
+
+def _range(scores: np.ndarray) -> tuple[float, float]:
+    """The range of the colors of scores: of all but the lowest twentieth."""
     known = scores[np.isfinite(scores)]
-    low, high = (np.percentile(known, 5), known.max()) if known.size else (0, 1)
-    return ScalarMappable(Normalize(low, high), COLORS)
-
-
-def _draw_line(axes: Any, x: np.ndarray, y: np.ndarray, color: Any, score: np.ndarray, width: float) -> None:
-    """Draw n pieces of a line through n + 1 points, colored by the scores [n]; gray where there is none."""
-    from matplotlib.collections import LineCollection
-
-    points = np.stack([x, y], axis=1).astype(float)
-    pieces = np.stack([points[:-1], points[1:]], axis=1)
-    colors = [color.to_rgba(s) if np.isfinite(s) else DROPPED for s in score]
-    axes.add_collection(LineCollection(list(pieces), colors=colors, linewidths=width, zorder=2))
-    axes.autoscale_view()
-
-
-def _draw_values(axes: Any, life: Life, path: str, lives: dict[int, Life], result: Result, color: Any) -> None:
-    edges, values = edges_of(life, result), life.hyperparameters[path]
-    x, y = np.repeat(edges, 2)[1:-1], np.repeat(values, 2)
-    _draw_line(axes, x, y, color, np.repeat(life.score, 2)[:-1], 1.4)
-    if life.parent in lives:
-        before = lives[life.parent].hyperparameters[path]
-        origin = before[np.searchsorted(lives[life.parent].records, life.records[0]) - 1]
-        axes.plot([edges[0]] * 2, [origin, values[0]], color=PALE_INK, linewidth=0.5, zorder=1)
-
-
-def _add_colorbar(figure: Any, axes: Any, color: Any) -> None:
-    bar = figure.colorbar(color, ax=axes, pad=0.02, aspect=30)
-    bar.outline.set_visible(False)
-    bar.set_label("score (mean return)", fontsize=9)
+    return (float(np.percentile(known, 5)), float(known.max())) if known.size else (0.0, 1.0)

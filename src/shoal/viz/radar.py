@@ -48,21 +48,21 @@ def _drawn(agents: Mapping[str, Mapping[str, float]], tags: list[str], title: st
     return figure
 
 
-def _rings(axes: object) -> None:
+def _rings(axes: Any) -> None:
     around = np.linspace(0, 2 * np.pi, 100)
     for ring, shade in zip(RINGS, SHADES, strict=True):
-        axes.fill(around, np.full(100, ring), color="black", alpha=shade, zorder=0)  # type: ignore[attr-defined]
-    axes.set_ylim(0, 1)  # type: ignore[attr-defined]
-    axes.set_yticks(RINGS, [f"{ring:g}" for ring in RINGS], color=PALE_INK, fontsize=9)  # type: ignore[attr-defined]
-    axes.set_rlabel_position(360 / 14)  # type: ignore[attr-defined]  # between two of seven axes
-    axes.grid(color="grey", linestyle=":", alpha=0.7)  # type: ignore[attr-defined]
-    axes.spines["polar"].set_visible(False)  # type: ignore[attr-defined]
+        axes.fill(around, np.full(100, ring), color="black", alpha=shade, zorder=0)
+    axes.set_ylim(0, 1)
+    axes.set_yticks(RINGS, [f"{ring:g}" for ring in RINGS], color=PALE_INK, fontsize=9)
+    axes.set_rlabel_position(360 / 14)  # between two of seven axes
+    axes.grid(color="grey", linestyle=":", alpha=0.7)
+    axes.spines["polar"].set_visible(False)
 
 
-def _label_tags(axes: object, angles: np.ndarray, words: Sequence[str]) -> None:
-    axes.set_xticks(angles, words, fontsize=11, color=INK)  # type: ignore[attr-defined]
-    axes.tick_params(axis="x", pad=6)  # type: ignore[attr-defined]
-    for label, angle in zip(axes.get_xticklabels(), angles, strict=True):  # type: ignore[attr-defined]
+def _label_tags(axes: Any, angles: np.ndarray, words: Sequence[str]) -> None:
+    axes.set_xticks(angles, words, fontsize=11, color=INK)
+    axes.tick_params(axis="x", pad=6)
+    for label, angle in zip(axes.get_xticklabels(), angles, strict=True):
         right, left = np.cos(angle) > 0.1, np.cos(angle) < -0.1
         label.set_horizontalalignment("left" if right else "right" if left else "center")
 

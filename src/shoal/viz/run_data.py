@@ -15,7 +15,7 @@ from shoal.training.folder import locate
 from shoal.training.lives import hyperparameters_in
 from shoal.training.records import IDENTITY_COLUMNS
 from shoal.training.result import Result
-from shoal.viz.style import short
+from shoal.viz.scale import number
 
 X_AXES = {
     "steps": ("env_steps", "environment steps of each member"),
@@ -107,8 +107,12 @@ class RunData:
 
     def members_with(self, values: Mapping[str, Any]) -> Bool[np.ndarray, "M"]:
         """Return which members have these values of hyperparameters."""
+        return np.repeat(self.settings_with(values), self.spec.members_of_setting)
+
+    def settings_with(self, values: Mapping[str, Any]) -> Bool[np.ndarray, "S"]:
+        """Return which settings have these values of hyperparameters."""
         chosen = [all(plain(setting[k]) == plain(v) for k, v in values.items()) for setting in self.settings]
-        return np.repeat(np.array(chosen, bool), self.spec.members_of_setting)
+        return np.array(chosen, bool)
 
     @property
     def title(self) -> str:
@@ -144,7 +148,7 @@ class RunData:
         stopped = ~np.asarray(self.arrays.get("alive", np.ones_like(train)), bool)[-1]
         found = []
         for setting, members in groups:
-            label = ", ".join(f"{path} {short(value)}" for path, value in setting.items())
+            label = ", ".join(f"{path} {number(value)}" for path, value in setting.items())
             returns, evaluated = train[:, members], evaluation[:, members]
             if train is evaluation:
                 evaluated = returns  # the same object: `Curve.is_of_training` compares

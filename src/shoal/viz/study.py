@@ -4,7 +4,6 @@ PNG needs nothing more than Optuna; the page needs plotly, which it contains onc
 """
 
 import html
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from shoal.core.errors import need
 from shoal.specs.disk import replace
+from shoal.viz.paint import set_ticks
+from shoal.viz.scale import scale_for
 
 COMPLETE = TrialState.COMPLETE
 MOST_TRIALS = 1000  # drawn in figures that have a mark for each trial; others are left out evenly
@@ -251,7 +252,7 @@ def _arrange(figure: Figure, drawing: Any, panels: list[Any]) -> None:
         axes.yaxis.label.set_size(9)
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":
-                _label_log(axis)
+                set_ticks(axis, scale_for([axis.get_view_interval()], log=True, ticks=MOST_TICKS, tight=True))
     if figure.name == "intermediate":
         panels[0].set(xlabel="record", ylabel="score")
         if (legend := panels[0].get_legend()) is not None and len(panels[0].lines) > MOST_NAMED:
@@ -263,30 +264,6 @@ def _arrange(figure: Figure, drawing: Any, panels: list[Any]) -> None:
     except ZeroDivisionError:  # it has axes without a height, which this layout cannot arrange
         drawing.set_layout_engine("none")
         title.set_y(0.94)
-
-
-def _label_log(axis: Any) -> None:
-    """Give a logarithmic axis of matplotlib few ticks with short labels."""
-    from matplotlib.ticker import NullLocator
-
-    ticks = _log_ticks(*sorted(axis.get_view_interval()))
-    axis.set_ticks(ticks, labels=[f"{tick:.4g}" for tick in ticks])
-    axis.set_minor_locator(NullLocator())
-
-
-def _log_ticks(low: float, high: float) -> list[float]:
-    """2 to `MOST_TICKS` places for ticks between two numbers above 0: powers of 10, with multiples if these are few."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
-        places = (float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits)
-        ticks = [place for place in places if low <= place <= high]
-        if 2 <= len(ticks) <= MOST_TICKS:
-            return ticks
-    if len(ticks) > MOST_TICKS:  # many powers of 10
-        return ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
-    from matplotlib.ticker import MaxNLocator
-
-    return [place for place in MaxNLocator(MOST_TICKS).tick_values(low, high) if low <= place <= high][:MOST_TICKS]
 
 
 def _write_page(study: optuna.Study, figures: list[Figure], left_out: Mapping[str, str], out: Path) -> Path:

@@ -5,17 +5,16 @@ memory. The suffix of the file decides the format: .png, .svg or .pdf.
 """
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from shoal.specs.disk import replace
 
-# Okabe and Ito's palette, whose colors color-blind readers can distinguish too; the strongest colors first.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666", "#7A5195")
+# After Okabe and Ito's palette, whose colors color-blind readers can distinguish too; the strongest colors first. Its
+# light colors are darker here, so that each has a contrast of at least 3.5 to white. Reports have the same ones.
+PALETTE = ("#0072b2", "#d55e00", "#008a64", "#b8578f", "#b87900", "#2f8fc4", "#666666", "#7a5195")
 INK, PALE_INK, GRID = "#222222", "#5F5F5F", "#E4E4E4"
 STYLE: Any = {
     "figure.dpi": 120,
@@ -70,12 +69,11 @@ def set_axis_label(axis: Any, name: str, inches: float) -> None:
     axis.set_label_text(name, fontsize=max(5.0, min(10.0, inches * 72 / (LETTER * len(name)))))
 
 
-def place_legend(figure: Any, axes: Any) -> None:
+def place_legend(figure: Any, axes: Any, handles: Sequence[Any], labels: Sequence[str]) -> None:
     """Put a legend where it covers nothing drawn: inside the axes, else beside them, else (long labels) below them.
 
     Beside and below, the figure becomes larger, so that the axes keep their size.
     """
-    handles, labels = axes.get_legend_handles_labels()
     room = figure.get_figwidth() - LEFT_MARGIN
     labels = [_wrapped(label, figure, room, fontsize=LEGEND_SIZE) for label in labels]
     legend = axes.legend(handles, labels, frameon=False, fontsize=LEGEND_SIZE, loc=CORNERS[0])
@@ -105,6 +103,13 @@ def place_legend(figure: Any, axes: Any) -> None:
     figure.legend(handles, labels, frameon=False, fontsize=LEGEND_SIZE, loc=loc)
 
 
+def add_colorbar(figure: Any, axes: Any, colors: Any, label: str = "") -> None:
+    """Add the key of a map from numbers to colors."""
+    bar = figure.colorbar(colors, ax=axes, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)
+    bar.set_label(label, fontsize=9)
+
+
 def save_figure(figure: Any, out: str | Path) -> Path:
     """Write a figure and return its path. Missing folders are made. Raises ValueError for an unknown suffix."""
     out = Path(out)
@@ -132,25 +137,6 @@ def check_figure_format(out: Path) -> None:
     """Raise ValueError if the suffix of a figure's file is not known."""
     if out.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise ValueError(f"a figure named {out.name!r} has no known format: end it in .png, .svg or .pdf.")
-
-
-def thousands() -> Any:
-    """Return a formatter of tick labels such as `20k` and `1.5M`."""
-    from matplotlib.ticker import EngFormatter
-
-    return EngFormatter(sep="")
-
-
-def whole_numbers() -> Any:
-    """Return a locator of ticks at whole numbers."""
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True)
-
-
-def short(value: Any) -> str:
-    """Return a value as text; a number with at most four digits."""
-    return f"{value:.4g}" if isinstance(value, int | float | np.number) and not isinstance(value, bool) else str(value)
 
 
 def preload() -> None:

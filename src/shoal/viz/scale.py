@@ -1,4 +1,4 @@
-"""Axes of charts: their range, where their ticks are, and how values become positions."""
+"""Axes of figures and charts: numbers as text, the range of an axis, where its ticks are, and values as positions."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.reports.words import number
-
 MARGIN = 0.04  # of a range, added at both of its ends
+NONE = "–"  # stands for a number that is not known
 
 
 class Scale(NamedTuple):
@@ -17,14 +16,37 @@ class Scale(NamedTuple):
     low: float
     high: float
     log: bool
-    ticks: list[tuple[float, str]]  # (position from 0 to 1, label)
+    ticks: list[tuple[float, str]]  # (value, label)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and the highest value that the axis shows."""
+        return (10**self.low, 10**self.high) if self.log else (self.low, self.high)
 
     def at(self, values: Any) -> np.ndarray:
         """Return positions from 0 (low) to 1 (high); NaN for values that the axis cannot show."""
         values = np.asarray(values, float)
         if self.log:
             values = np.log10(np.where(values > 0, values, np.nan))
-        return (values - self.low) / (self.high - self.low)
+        return np.asarray((values - self.low) / (self.high - self.low))
+
+
+def number(value: Any) -> str:
+    """Return a number with four significant digits, and thousands separated by commas: `0.00025`, `487.3`, `12,345`."""
+    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
+        return NONE
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if not isinstance(value, int | float | np.number):
+        return str(value)
+    size = abs(float(value))
+    if math.isinf(size):
+        return "infinite" if value > 0 else "-infinite"
+    if size >= 1e15 or 0 < size < 1e-4:
+        return f"{float(value):.4g}"
+    if float(value).is_integer() or size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def scale_for(
@@ -40,8 +62,7 @@ def scale_for(
 
     `tight`: without margins. `whole`: with ticks at whole numbers only.
     """
-    arrays = [np.asarray(each, float).ravel() for each in values]
-    known = np.concatenate([np.zeros(0), *arrays])
+    known = np.concatenate([np.zeros(0), *(np.asarray(each, float).ravel() for each in values)])
     known = known[np.isfinite(known) & ((known > 0) | (not log))]
     if log:
         known = np.log10(known)
@@ -51,17 +72,13 @@ def scale_for(
         low, high = low - around, high + around
     elif not tight:
         low, high = low - MARGIN * (high - low), high + MARGIN * (high - low)
-    places = _decades(low, high) if log and high - low >= 1 else _round_places(low, high, ticks, log)
-    places = [place for place in places if not whole or float(place).is_integer()]
-    return Scale(
-        low, high, log, [((place - low) / (high - low), words(10**place if log else place)) for place in places]
-    )
+    places = _log_places(10**low, 10**high, ticks) if log else _round_places(low, high, ticks)
+    return Scale(low, high, log, [(x, words(x)) for x in places if x % 1 == 0 or not whole])
 
 
 def named_scale(names: Sequence[str]) -> Scale:
     """Return an axis with a name at each of the positions 0, 1, ..."""
-    low, high = -0.5, len(names) - 0.5
-    return Scale(low, high, False, [((place - low) / (high - low), name) for place, name in enumerate(names)])
+    return Scale(-0.5, len(names) - 0.5, False, [*enumerate(names)])
 
 
 def is_logarithmic(values: Any) -> bool:
@@ -71,11 +88,8 @@ def is_logarithmic(values: Any) -> bool:
     return bool(known.size and known.min() > 0 and known.max() > 20 * known.min())
 
 
-def _round_places(low: float, high: float, count: int, log: bool) -> list[float]:
-    """Return multiples of 1, 2, 2.5 or 5 times a power of ten in a range; for a logarithmic one their logarithms."""
-    if log:
-        values = _round_places(10**low, 10**high, count, log=False)
-        return [math.log10(value) for value in values if value > 0]
+def _round_places(low: float, high: float, count: int) -> list[float]:
+    """Return multiples of 1, 2, 2.5 or 5 times a power of ten in a range."""
     rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next((power * factor for factor in (1, 2, 2.5, 5) if power * factor >= rough), power * 10)
@@ -85,7 +99,12 @@ def _round_places(low: float, high: float, count: int, log: bool) -> list[float]
     return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
 
 
-def _decades(low: float, high: float) -> list[float]:
-    """Return whole logarithms in a range, at most seven."""
-    first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
-    return [float(each) for each in range(first, last + 1, 1 + (last - first) // 7)]
+def _log_places(low: float, high: float, most: int) -> list[float]:
+    """Return 2 to `most` places in a range above 0: powers of 10, with multiples of these if they are few."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in (range(1, 10), (1, 2, 5), (1, 3), (1,)):
+        places = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        places = [place for place in places if low * (1 - 1e-9) <= place <= high * (1 + 1e-9)]
+        if 2 <= len(places) <= most:
+            return places
+    return places[:: math.ceil(len(places) / most)] if places[most:] else _round_places(low, high, most)[:most]
