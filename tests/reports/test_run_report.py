@@ -156,7 +156,7 @@ def test_videos_are_in_the_page_unless_they_are_too_large_or_no_gif(tmp_path, mo
     page = page_of(folder)
     (picture,) = page.named("img")
     assert picture["src"] == "data:image/gif;base64," + base64.b64encode(gif()).decode()
-    assert "videos/worst.gif in the run folder is not shown here: it has 9 kB; videos may have 5 kB" in page.text
+    assert "videos/worst.gif in the run folder is not shown here: it has 9 kB; a file may have 5 kB" in page.text
     assert "videos/odd.gif in the run folder is not shown here: it is no GIF" in page.text
     assert "videos/pipe.gif in the run folder is not shown here" in page.text
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from shoal.reports.markup import Html, joined, tag
+from shoal.reports.markup import Html, joined, render, tag
 from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces, evenly
-from shoal.viz.scale import Scale, number
+from shoal.viz.scale import Scale
 
 WIDTH, HEIGHT = 2000, 1000  # units of the plotting area
 MOST_POINTS = 240  # of a line; of more, as many are drawn, evenly spaced
@@ -28,38 +28,23 @@ def show(shown: Chart) -> Html:
     """Return a chart as HTML: its words, its legend, and the plotting area."""
     x, y = shown.scales()
     longest = max((len(words) for _, words in y.ticks), default=1)
-    plot = tag(
-        "svg",
-        _axes(x, y, shown.x_label),
-        tag(
-            "svg",
-            joined(_drawn(mark, x, y, shown.value_range) for mark in shown.marks),
-            viewBox=f"0 0 {WIDTH} {HEIGHT}",
-            preserveAspectRatio="none",
-            width="100%",
-            height="100%",
-        ),
-        class_="plot",
-        role="img",
-        aria_label=shown.about,
-        width="100%",
-        height="100%",
-    )
-    return tag(
-        "figure",
-        tag("h4", shown.title) if shown.title else None,
-        tag("figcaption", shown.note) if shown.note else None,
-        legend(shown.legend),
-        shade_bar(*shown.value_range, shown.value_words) if shown.value_words else None,
-        tag("p", shown.y_label, class_="y-label"),
-        tag("div", plot, class_=f"canvas y{min(max(longest, 2), 9)}"),
-        class_="chart small" if shown.small else "chart",
+    return render(
+        "chart",
+        chart=shown,
+        legend=legend(shown.legend),
+        shades=shade_bar(*shown.value_range, shown.value_words) if shown.value_words else None,
+        room=min(max(longest, 2), 9),  # letters left of the axis
+        x_ticks=[(f"{100 * x.at(value):.2f}%", words) for value, words in x.ticks],
+        y_ticks=[(f"{100 * (1 - y.at(value)):.2f}%", words) for value, words in y.ticks],
+        marks=joined(_drawn(mark, x, y, shown.value_range) for mark in shown.marks),
+        width=WIDTH,
+        height=HEIGHT,
     )
 
 
 def legend(marks: Sequence[tuple[str, str]]) -> Html | None:
     """Return the key of (style, words) of marks; None without any."""
-    return tag("ul", *(tag("li", words, class_=style) for style, words in marks), class_="legend") if marks else None
+    return render("legend", marks=marks) if marks else None
 
 
 def panels(charts: Iterable[Chart | Html]) -> Html:
@@ -77,41 +62,15 @@ def shade(values: Any, low: float, high: float) -> np.ndarray:
 
 def shade_bar(low: float, high: float, words: str) -> Html:
     """Return the key of the shades: a bar from the lowest to the highest score."""
-    cells = (
-        tag("rect", x=f"{100 * i / SHADES:.2f}%", y="0", width=f"{100.5 / SHADES:.2f}%", height="100%", class_=f"v{i}")
-        for i in range(SHADES)
-    )
-    bar = tag("svg", *cells, class_="shades", role="img", aria_label=f"from {number(low)} to {number(high)}")
-    return tag("p", f"{words}: {number(low)} ", bar, f" {number(high)}", class_="key")
+    return render("shades", low=low, high=high, words=words, count=SHADES)
 
 
 def interval_mark(score: Any, low: Any, high: Any, scale: Scale) -> Html:
     """Return a small picture of one score with its interval on a scale, for the row of a table."""
     if score is None or not np.isfinite(score):
         return Html("")
-    width, inner = 120, 112
-    place = [4 + inner * float(each) for each in scale.at([score, low, high])]
-    parts = [tag("line", x1="0", x2=f"{width}", y1="8", y2="8", class_="grid")]
-    if np.isfinite(place[1]) and np.isfinite(place[2]):
-        parts.append(tag("line", x1=f"{place[1]:.1f}", x2=f"{place[2]:.1f}", y1="8", y2="8", class_="whisker"))
-    parts.append(tag("circle", cx=f"{place[0]:.1f}", cy="8", r="3.5", class_="score"))
-    words = f"{number(float(score))}"
-    return tag("svg", *parts, class_="interval", width=f"{width}", height="16", role="img", aria_label=words)
-
-
-def _axes(x: Scale, y: Scale, x_label: str) -> Html:
-    parts = []
-    for value, words in y.ticks:
-        at = f"{100 * (1 - y.at(value)):.2f}%"
-        parts.append(tag("line", x1="0", x2="100%", y1=at, y2=at, class_="grid"))
-        parts.append(tag("text", words, x="-8", y=at, dy="0.32em", text_anchor="end"))
-    for value, words in x.ticks:
-        at = f"{100 * x.at(value):.2f}%"
-        parts.append(tag("line", x1=at, x2=at, y1="100%", y2="100%", class_="tick"))
-        parts.append(tag("text", words, x=at, y="100%", dy="1.5em", text_anchor="middle"))
-    parts.append(tag("line", x1="0", x2="100%", y1="100%", y2="100%", class_="axis"))
-    parts.append(tag("text", x_label, x="50%", y="100%", dy="3.1em", text_anchor="middle", class_="label"))
-    return joined(parts)
+    places = 4 + 112 * scale.at([score, low, high])
+    return render("interval", score=score, places=places, has_interval=np.isfinite(places).all())
 
 
 def _drawn(mark: Mark, x: Scale, y: Scale, value_range: tuple[float, float]) -> Html | None:
@@ -154,8 +113,7 @@ def _pieces(mark: Pieces, x: Scale, y: Scale, value_range: tuple[float, float]) 
 
 
 def _path(steps: str, style: str, words: str = "") -> Html:
-    title = tag("title", words) if words else ""
-    return Html(f'<path class="{style}" d="{steps}">{title}</path>')
+    return tag("path", tag("title", words) if words else None, class_=style, d=steps)
 
 
 def _places(x: np.ndarray, y: np.ndarray) -> np.ndarray:

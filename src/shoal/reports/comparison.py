@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from shoal.ops.statistics import FEWEST
-from shoal.reports.chart import interval_mark
 from shoal.reports.curves import comparison_section
 from shoal.reports.facts import Facts
 from shoal.reports.hyperparameters import differences_section
-from shoal.reports.markup import Cell, Html, code_block, joined, table, tag
+from shoal.reports.markup import Cell, Html, cell, code, code_block, joined, render, soft, table, tag
+from shoal.reports.members import scale_of, score_cells
 from shoal.reports.page import Section, page, warning_box
 from shoal.reports.reproduce import started_with
 from shoal.reports.videos import videos_section
@@ -18,7 +18,6 @@ from shoal.reports.words import counted, number, seconds_in_words, with_interval
 from shoal.training.comparison import compare
 from shoal.training.records import score_summary
 from shoal.viz.run_data import distinct_names
-from shoal.viz.scale import scale_for
 
 
 def comparison_report(runs: Sequence[Facts]) -> Html:
@@ -32,21 +31,17 @@ def comparison_report(runs: Sequence[Facts]) -> Html:
         videos_section(runs, names),
         _reproduce_section(runs, names),
     ]
-    notes = [
-        joined([tag("strong", name), ": ", note])
-        for facts, name in zip(runs, names, strict=True)
-        for note in facts.warnings()
-    ]
-    notes += [
-        joined([tag("strong", name), f": {note}"])
-        for name, each in zip(names[1:], found, strict=True)
-        for note in each.get("notes", [])
-        if "not finished" not in note  # as its own warning says already
-    ]
+    named = list(zip(names, runs, [{}, *found], strict=True))
+    notes = [(name, note) for name, facts, _ in named for note in facts.warnings()]
+    said = "not finished"  # as the warning of the run says already
+    notes += [(name, note) for name, _, each in named for note in each.get("notes", []) if said not in note]
     titles = list(dict.fromkeys(facts.title for facts in runs))
     title = titles[0] if len(titles) == 1 else f"{counted(len(runs), 'run')} compared"
-    under = joined((tag("code", name) for name in names), " · ")
-    summary = [*_in_words(names, found), warning_box(notes)]
+    summary = [
+        render("comparison", first=names[0], found=list(zip(names[1:], found, strict=True))[:8], fewest=FEWEST),
+        warning_box([Html("<strong>{}</strong>: {}").format(*note) for note in notes]),
+    ]
+    under = joined(map(code, names), " · ")
     return page(title, f"a comparison of {counted(len(runs), 'run')}", under, summary, sections)
 
 
@@ -58,62 +53,20 @@ def _compared(facts: Facts, first: Facts) -> dict[str, Any]:
         return {"reason": str(error)}
 
 
-def _in_words(names: Sequence[str], found: Sequence[dict[str, Any]]) -> list[Html]:
-    return [
-        tag("p", joined(_sentence(name, names[0], each)), class_="lead" if len(found) == 1 else None)
-        for name, each in list(zip(names[1:], found, strict=True))[:8]
-    ]
-
-
-def _sentence(name: str, first: str, found: dict[str, Any]) -> list[Any]:
-    """What the comparison of a run with the first one says, as a sentence."""
-    if "reason" in found:
-        return [tag("strong", name), f" cannot be compared: {found['reason']}"]
-    chance = f"a random member of it is better with a probability of {100 * found['probability_of_improvement']:.0f} %"
-    if not found["pairs"]:
-        means = f"{number(found['mean'][0])} and {number(found['mean'][1])}"
-        return [
-            tag("strong", name),
-            f" and {first} have mean returns of {means}. They share no setting and seed, so their members cannot "
-            f"be paired; {chance}.",
-        ]
-    difference = found["difference"]
-    low, high = found["difference_interval"]
-    pairs = counted(found["pairs"], "pair")
-    measured = f"by {number(abs(difference))} on average"
-    if np.isfinite(low):
-        low, high = (low, high) if difference >= 0 else (-high, -low)
-        measured += (
-            f" (95 % confidence interval {number(low)} to {number(high)}, over {pairs} of the same setting and seed)"
-        )
-    else:
-        measured += f" over {pairs} of the same setting and seed"
-    if found["pairs"] < FEWEST:
-        verdict = f" differs from {first} {measured}. These are too few pairs to decide which one is better"
-    elif low > 0:
-        verdict = f" is {'better' if difference > 0 else 'worse'} than {first} {measured}"
-    else:
-        verdict = f" is not clearly different from {first}: it is {'higher' if difference >= 0 else 'lower'} {measured}"
-    return [tag("strong", name), f"{verdict}; {chance}."]
-
-
 def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence[dict[str, Any]]) -> Section:
     scores = [score_summary(facts.scores) for facts in runs]
-    bounds = [score[name] for score in scores for name in ("iqm", "iqm_low", "iqm_high") if name in score]
-    scale = scale_for([bounds])
+    scale = scale_of(scores)
     rows = []
     for name, facts, score, other in zip(names, runs, scores, [{}, *found], strict=True):
-        low, high = score.get("iqm_low", np.nan), score.get("iqm_high", np.nan)
         difference, span = other.get("difference"), other.get("difference_interval", (np.nan, np.nan))
         rows.append(
             [
                 Cell(tag("strong", name), class_="keep"),
-                Cell(f"{facts.members:,}", facts.members),
-                Cell(with_interval(score.get("iqm"), low, high), score.get("iqm", float("nan"))),
-                interval_mark(score.get("iqm"), low, high, scale),
-                Cell(number(score.get("mean")), score.get("mean", float("nan"))),
-                Cell(with_interval(difference, *span), float("nan") if difference is None else difference),
-                Cell(seconds_in_words(facts.seconds), facts.seconds or float("nan")),
+                cell(facts.members, f"{facts.members:,}"),
+                *score_cells(score, scale),
+                cell(score.get("mean"), number(score.get("mean"))),
+                cell(difference, with_interval(difference, *span)),
+                cell(facts.seconds, seconds_in_words(facts.seconds)),
             ]
         )
     head = ["run", "members", "IQM (95 % interval)", "", "mean", "difference (95 % interval)", "time"]
@@ -121,16 +74,15 @@ def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence
         "Return of the last evaluation over all members of a run. The difference is that of the mean to the first run, "
         "over the settings and seeds that both have."
     )
-    return Section("scores", "Scores", [table(head, rows, sortable=True), tag("p", about, class_="soft")])
+    return Section("scores", "Scores", [table(head, rows, sortable=True), soft(about)])
 
 
 def _reproduce_section(runs: Sequence[Facts], names: Sequence[str]) -> Section:
-    parts: list[Any] = []
-    for facts, name in zip(runs, names, strict=True):
-        command = started_with(facts.provenance)
-        again = f"shoal train --spec {facts.shown_path}"
-        parts += [tag("h3", name), code_block(f"{command}\n{again}" if command else again)]
     about = (
         "The first line started the run, the second one repeats it from its folder. A report of a single run says more."
     )
-    return Section("reproduce", "How to reproduce them", [tag("p", about, class_="soft"), *parts])
+    parts = [soft(about)]
+    for facts, name in zip(runs, names, strict=True):
+        lines = [started_with(facts.provenance), f"shoal train --spec {facts.given}"]
+        parts += [tag("h3", name), code_block("\n".join(filter(None, lines)))]
+    return Section("reproduce", "How to reproduce them", parts)

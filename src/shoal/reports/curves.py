@@ -7,7 +7,7 @@ import numpy as np
 
 from shoal.reports.chart import legend, panels, show
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Html, tag
+from shoal.reports.markup import Html, soft, tag
 from shoal.reports.page import Section, folded
 from shoal.reports.words import number
 from shoal.training.lives import hyperparameters_in
@@ -78,7 +78,7 @@ def _other_metrics(facts: Facts, shown: Sequence[Curve], curves: Sequence[Curve]
     if not charts:
         return None
     key = legend([(f"c{i}", curve.label) for i, curve in enumerate(shown)]) if len(curves) > 1 else None
-    never = tag("p", f"These never changed: {', '.join(constant)}.", class_="soft") if constant else None
+    never = soft(f"These never changed: {', '.join(constant)}.") if constant else None
     return folded(f"Other metrics ({len(charts)})", key, panels(charts), never)
 
 

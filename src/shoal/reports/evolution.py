@@ -6,9 +6,9 @@ import numpy as np
 
 from shoal.reports.chart import show
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Html, pairs, tag
+from shoal.reports.markup import Html, code, pairs, render, soft, tag, with_code
 from shoal.reports.page import Section
-from shoal.reports.words import array_in_words, counted, exact, number
+from shoal.reports.words import array_in_words, exact, number
 from shoal.specs.describe import Described, describe
 from shoal.training.generations import fitness_of_generations
 from shoal.viz.evolution import fitness_chart, loss_charts
@@ -16,26 +16,11 @@ from shoal.viz.evolution import fitness_chart, loss_charts
 LARGEST_SHOWN = 64  # numbers of an array that are written out
 
 
-def fitness_in_words(facts: Facts) -> list[Html]:
+def fitness_in_words(facts: Facts) -> Html:
     """Return the result of an evolution as paragraphs."""
     fitness = _fitness(facts)
-    if fitness is None:
-        return [tag("p", "No candidate has a fitness yet.", class_="lead")]
-    mean = np.nanmean(fitness, axis=1)
-    lead = [
-        f"In {counted(len(fitness), 'generation')} the mean fitness of the candidates went from ",
-        f"{number(float(mean[0]))} to ",
-        tag("strong", number(float(mean[-1]))),
-        ".",
-    ]
-    best = np.nanmax(fitness)
-    about = (
-        f"Fitness is the mean return in training; each generation has {counted(fitness.shape[1], 'candidate')}, each "
-        f"trained for {facts.spec.steps:,} steps. The best single candidate had {number(float(best))}, which is partly "
-        "luck: the result of the search is its mean, not this candidate. To measure it, train with "
-    )
-    command = tag("code", f"shoal train {facts.spec.agent} {facts.spec.env_name} --found {facts.shown_path} --seed 1")
-    return [tag("p", *lead, class_="lead"), tag("p", about, command, ".")]
+    mean, best = (None, None) if fitness is None else (np.nanmean(fitness, axis=1), float(np.nanmax(fitness)))
+    return render("fitness", facts=facts, fitness=fitness, mean=mean, best=best)
 
 
 def fitness_section(facts: Facts) -> Section | None:
@@ -51,26 +36,20 @@ def found_section(facts: Facts) -> Section | None:
         return Section("found", "What was found", [tag("p", str(error))])
     if not found:
         return None
-    numbers = [(tag("code", path), exact(value)) for path, value in found.items() if isinstance(value, int | float)]
+    numbers = [(code(path), exact(value)) for path, value in found.items() if isinstance(value, int | float)]
     parts: list[Any] = [pairs(numbers)] if numbers else []
     for path, value in found.items():
         if not isinstance(value, int | float):
             parts += [tag("h3", path), *_struct(path, value)]
-    where = (
-        "It is in ",
-        tag("code", "found.json"),
-        " of the run folder; in Python, ",
-        tag("code", "Result.found"),
-        ".",
-    )
-    return Section("found", "What was found", [*parts, tag("p", *where, class_="soft")])
+    where = with_code("It is in `found.json` of the run folder; in Python, `Result.found`.")
+    return Section("found", "What was found", [*parts, soft(where)])
 
 
 def _struct(path: str, value: Any) -> list[Html]:
     """A learned loss as a chart beside published ones, and the sizes of its weights."""
     described = describe(value)
     leaves = _leaves(described) if isinstance(described, Described) else []
-    rows = [(tag("code", path), _content(inner)) for path, inner in leaves]
+    rows = [(code(path), _content(inner)) for path, inner in leaves]
     return [*map(show, loss_charts({path: value}).values()), pairs(rows)]
 
 

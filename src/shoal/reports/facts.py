@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shoal.core.errors import CheckpointError
-from shoal.reports.markup import Html, joined, tag, with_code
+from shoal.reports.markup import Html, with_code
 from shoal.reports.words import counted, few
 from shoal.specs.describe import Described
 from shoal.training.folder import RunFolder
@@ -74,11 +74,6 @@ class Facts:
         """The number of members, M."""
         return self.spec.members
 
-    @property
-    def unit(self) -> str:
-        """The word for what the members of a setting are."""
-        return "member" if self.selector or len(self.result.settings) > 1 else "seed"
-
     @cached_property
     def scores(self) -> np.ndarray:
         """The mean return [M] of each member's last evaluation; NaN without one."""
@@ -117,50 +112,43 @@ class Facts:
             return self.summary["total_seconds"]
         return float(self.curves["wall_seconds"][-1]) if self.steps_done else None
 
-    @property
-    def shown_path(self) -> str:
-        """The path of the folder as the user gave it."""
-        return self.given
-
     def warnings(self) -> list[Html]:
         """Return what a reader must know before trusting the numbers of this run."""
         notes = [with_code(damage) for damage in self._damages]
         if not self.is_finished:
             notes.append(self._unfinished())
         if stopped := np.flatnonzero(~self.alive).tolist():
-            verb = "was" if len(stopped) == 1 else "were"
             notes.append(
-                joined(
-                    [
-                        tag("strong", f"{len(stopped):,} of {counted(self.members, 'member')} {verb} stopped early"),
-                        ", because a loss or a weight became infinite or NaN: member"
-                        f"{'s' * (len(stopped) > 1)} {few(stopped)}. Their last finite weights were evaluated.",
-                    ]
+                Html(
+                    "<strong>{:,} of {} {} stopped early</strong>, because a loss or a weight became infinite or NaN: "
+                    "member{} {}. Their last finite weights were evaluated."
+                ).format(
+                    len(stopped),
+                    counted(self.members, "member"),
+                    "was" if len(stopped) == 1 else "were",
+                    "s" * (len(stopped) > 1),
+                    few(stopped),
                 )
             )
         if cut := self.summary.get("evaluation_episodes_cut_off"):
             episodes = self.summary["episodes_per_evaluation"] * self.summary["last"]["members"]
-            limit = self.summary.get("longest_evaluation_episode", 0)
             notes.append(
-                joined(
-                    [
-                        tag("strong", f"{cut:,} of {counted(episodes, 'evaluation episode')} did not end"),
-                        f" within {limit:,} steps, so their returns are those up to this step. ",
-                        tag("code", "--eval-max-steps"),
-                        " sets this limit.",
-                    ]
+                Html(
+                    "<strong>{:,} of {} did not end</strong> within {:,} steps, so their returns are those up to this "
+                    "step. <code>--eval-max-steps</code> sets this limit."
+                ).format(
+                    cut, counted(episodes, "evaluation episode"), self.summary.get("longest_evaluation_episode", 0)
                 )
             )
         if self.curves and not self.is_evaluated and self.is_finished and not self.is_evolution:
-            notes.append(tag("span", "The run was trained without evaluations: all returns are those of training."))
+            notes.append(Html("The run was trained without evaluations: all returns are those of training."))
         return notes
 
     def _unfinished(self) -> Html:
-        if not self.steps_done:
-            done = "Its first record was never written, so there is nothing to show but its description."
-        else:
+        done = "Its first record was never written, so there is nothing to show but its description."
+        if self.steps_done:
             planned, slot = planned_steps(self.result), "slot" if self.is_evolution else "member"
             share = f"{100 * self.steps_done / planned:.0f}\u00a0%"
             done = f"Every {slot} was trained for {self.steps_done:,} of {planned:,} steps ({share})."
-        resume = tag("code", f"shoal train --resume {self.shown_path}")
-        return joined([tag("strong", "This run is not finished."), f" {done} Continue it with ", resume, "."])
+        words = "<strong>This run is not finished.</strong> {} Continue it with <code>shoal train --resume {}</code>."
+        return Html(words).format(done, self.given)

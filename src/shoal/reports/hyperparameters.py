@@ -8,8 +8,8 @@ from shoal.agents import presets
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import info_of
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Cell, Html, joined, pairs, table, tag
-from shoal.reports.page import Section, folded
+from shoal.reports.markup import code, render, soft, table, tag
+from shoal.reports.page import Section
 from shoal.reports.words import counted, exact, few, number
 from shoal.specs.describe import Described, describe
 from shoal.specs.settings import is_of_env, join
@@ -17,6 +17,7 @@ from shoal.specs.spec import RunSpec, plain
 from shoal.training.lives import hyperparameters_in
 
 MISSING = object()  # the default of a field that is not known
+ORIGINS = {"set": "set by the user", "preset": "from the preset", "varies": "varies", "changes": "changes in training"}
 
 
 class Field(NamedTuple):
@@ -59,26 +60,21 @@ def fields_of(facts: Facts) -> list[Field]:
 
 def hyperparameters_section(facts: Facts) -> Section:
     """Return the section with all hyperparameters of a run: those that differ from their defaults, then the others."""
-    fields = fields_of(facts)
-    changed, others = [f for f in fields if f.origin], [f for f in fields if not f.origin]
-    parts: list[Any] = []
-    if changed:
-        parts.append(_table(changed))
-    else:
-        parts.append(tag("p", "All hyperparameters have their default values."))
-    if missing := _not_in_spec(facts.spec):
-        parts.append(tag("p", _about_missing(missing), class_="soft"))
-    if others:
-        same = counted(len(others), "hyperparameter")
-        parts.append(
-            folded(f"{same} with {'its' if len(others) == 1 else 'their'} default value", _table(others, False))
-        )
-    if isinstance(facts.spec.selector, Described):
-        rows = [(path, value) for path, value in _inside("", facts.spec.selector) if path not in ("first_given",)]
-        own = [(tag("code", path), _clipped(exact(value))) for path, value in rows]
-        parts += [tag("h3", f"Selector: {facts.selector}"), pairs(own)]
-    parts += [tag("h3", "Training"), _training(facts)]
-    return Section("hyperparameters", "Hyperparameters", parts)
+    fields, spec = fields_of(facts), facts.spec
+    selector = _inside("", spec.selector) if isinstance(spec.selector, Described) else ()
+    made = render(
+        "hyperparameters",
+        facts=facts,
+        spec=spec,
+        changed=[field for field in fields if field.origin],
+        others=[field for field in fields if not field.origin],
+        missing=_not_in_spec(spec),
+        selector=[(code(path), _clipped(exact(value))) for path, value in selector if path != "first_given"],
+        settings=len(facts.result.settings),
+        origins=ORIGINS,
+        clipped=_clipped,
+    )
+    return Section("hyperparameters", "Hyperparameters", [made])
 
 
 def differences_section(runs: Sequence[Facts], names: Sequence[str]) -> Section:
@@ -92,57 +88,9 @@ def differences_section(runs: Sequence[Facts], names: Sequence[str]) -> Section:
     if not differing:
         same = "The runs have the same agent, environment, hyperparameters, steps and seeds."
         return Section("differences", "What differs", [tag("p", same)])
-    rows = [
-        [tag("code", path), *(Cell(_clipped(column.get(path, "–"), 60)) for column in columns)] for path in differing
-    ]
-    about = f"{counted(len(paths) - len(differing), 'other hyperparameter')} are the same in all runs."
-    return Section(
-        "differences", "What differs", [table(["hyperparameter", *names], rows), tag("p", about, class_="soft")]
-    )
-
-
-def _table(fields: Sequence[Field], with_origin: bool = True) -> Html:
-    words = {
-        "set": "set by the user",
-        "preset": "from the preset",
-        "varies": "varies",
-        "changes": "changes in training",
-    }
-    head = ["hyperparameter", "value", *(["default", "why"] if with_origin else []), "what it is"]
-    rows = [
-        [
-            Cell(tag("code", field.path)),
-            Cell(tag("strong", _clipped(field.value)) if with_origin else _clipped(field.value)),
-            *(
-                [Cell(_clipped(field.default)), Cell(tag("span", words[field.origin], class_="tag"))]
-                if with_origin
-                else []
-            ),
-            Cell(field.about, class_="words"),
-        ]
-        for field in fields
-    ]
-    return table(head, rows)
-
-
-def _training(facts: Facts) -> Html:
-    spec, settings = facts.spec, len(facts.result.settings)
-    limit = number(spec.eval_max_steps) if spec.eval_max_steps else "that of the environment, or 1,000"
-    init = spec.init
-    rows = [
-        ("steps of each member", f"{spec.steps:,}"),
-        ("steps before it was extended", f"{spec.first_steps:,}" if spec.first_steps else None),
-        ("settings", f"{settings:,}" if settings > 1 else None),
-        ("members" if facts.selector else "seeds of each setting", f"{spec.members_of_setting:,}"),
-        ("base seed", f"{spec.seed}"),
-        ("records", f"{spec.records:,}"),
-        ("evaluations", f"{spec.evaluations:,}, each of {counted(spec.eval_episodes, 'episode')} for a member"),
-        ("steps of an evaluation episode", f"at most {limit}"),
-        ("first policies", f"member {init['member']} of {init['run']} ({init['which']} weights)" if init else None),
-        ("random numbers", spec.prng),
-        ("devices that share a member", spec.devices_per_member or None),
-    ]
-    return pairs(rows)
+    rows = [[code(path), *(_clipped(column.get(path, "–"), 60) for column in columns)] for path in differing]
+    about = soft(f"{counted(len(paths) - len(differing), 'other hyperparameter')} are the same in all runs.")
+    return Section("differences", "What differs", [table(["hyperparameter", *names], rows), about])
 
 
 def fields_to_set(spec: RunSpec) -> dict[str, Any]:
@@ -214,13 +162,6 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _not_in_spec(spec: RunSpec) -> list[str]:
     given: Mapping[str, Any] = join(spec.fields, spec.env_fields)
     return [path for path in _declared(spec) if path not in given and path not in spec.varying]
-
-
-def _about_missing(missing: Sequence[str]) -> Html:
-    names = joined((tag("code", path) for path in missing[:4]), ", ")
-    more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
-    words = " are not in spec.json, which an older version of shoal wrote. Shown are the defaults of this version."
-    return joined([names, f"{more}{words}"])
 
 
 def _clipped(words: str, most: int = 120) -> str:

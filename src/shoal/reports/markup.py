@@ -1,92 +1,114 @@
-"""HTML as text, made by nested calls. A text that is not `Html` already is escaped, so a name cannot become a tag."""
+"""HTML of reports: templates of Jinja, which escape every text that is not `Html` already, and small elements.
 
-import html
+The templates are in `templates/`. So that a name cannot become a tag, nothing but a template, `tag` and `joined` makes
+`Html`.
+"""
+
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup as Html
+from markupsafe import escape
+
+from shoal.reports import words
+from shoal.viz.scale import number
 
 VOID = {"br", "img", "meta"}  # elements without an end tag
 
 
-class Html(str):
-    """A text that is HTML already."""
+def render(template: str, /, **values: Any) -> Html:
+    """Return a template of `templates/` as HTML, with these values."""
+    return Html(_environment().get_template(f"{template}.html").render(values))
 
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
-    """Return an element. Children that are not `Html` are escaped; None and empty texts are left out.
+    """Return an element. Children that are not `Html` are escaped; None is left out.
 
     A trailing underscore of an attribute's name is dropped (`class_`), other underscores become hyphens (`data_value`).
-    True makes an attribute without a value; None and False leave it out.
+    None leaves an attribute out.
     """
-    inside = "".join(map(escaped, children))
-    start = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
-    return Html(start if name in VOID else f"{start}{inside}</{name}>")
+    named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    start = Html("<{}{}>").format(name, joined(Html(' {}="{}"').format(*each) for each in named.items()))
+    return start if name in VOID else Html("{}{}</{}>").format(start, joined(children), name)
 
 
 def joined(parts: Iterable[Any], between: str = "") -> Html:
     """Return parts one after the other, those that are not `Html` escaped."""
-    return Html(escaped(between).join(escaped(part) for part in parts))
+    return escape(between).join(part for part in parts if part is not None)
 
 
-def with_code(words: str) -> Html:
+def code(text: Any) -> Html:
+    """Return a name, a path or a command within a sentence."""
+    return tag("code", text)
+
+
+def soft(*children: Any) -> Html:
+    """Return a paragraph in a softer color."""
+    return tag("p", *children, class_="soft")
+
+
+def with_code(sentence: str) -> Html:
     """Return a sentence in which the parts between backticks are shown as code."""
-    return joined(tag("code", part) if i % 2 else part for i, part in enumerate(words.split("`")))
+    return joined(code(part) if i % 2 else part for i, part in enumerate(sentence.split("`")))
 
 
-def escaped(part: Any) -> str:
-    """Return a part as HTML: `Html` as it is, None as nothing, anything else as escaped text."""
-    if part is None:
-        return ""
-    return part if isinstance(part, Html) else html.escape(str(part), quote=True)
+class Cell(NamedTuple):
+    """A cell of a table: what it shows, and the value by which the column is sorted (default: the shown text).
+
+    A number is to the right, and one that is not known (NaN) is last when sorted.
+    """
+
+    content: Any
+    value: float | str | None = None
+    class_: str | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the column is one of numbers."""
+        return isinstance(self.value, (int, float)) and not isinstance(self.value, bool)
 
 
-class Cell:
-    """A cell of a table: what it shows, and the value by which the column is sorted (default: the shown text)."""
-
-    def __init__(self, content: Any, value: float | str | None = None, class_: str | None = None) -> None:
-        self.content, self.value, self.class_ = content, value, class_
-
-    def html(self) -> Html:
-        """Return the element; a number is to the right, and one that is not known is last when sorted."""
-        is_number = isinstance(self.value, (int, float)) and not isinstance(self.value, bool)
-        classes = " ".join(filter(None, ("n" if is_number else "", self.class_))) or None
-        return tag("td", self.content, class_=classes, data_value=None if self.value is None else f"{self.value}")
+def cell(value: Any, text: str | None = None) -> Cell:
+    """Return the cell of a number or a text; with `text`, of a number (None: not known) that is shown as this text."""
+    if text is not None:
+        return Cell(text, float("nan") if value is None else value)
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return Cell(words.exact(value))
+    return Cell(f"{value}", value) if isinstance(value, int) else Cell(number(value), float(value))
 
 
-def table(head: Sequence[Any], rows: Sequence[Sequence[Any]], *, sortable: bool = False, caption: Any = None) -> Html:
+def table(head: Sequence[Any], rows: Iterable[Sequence[Any]], *, sortable: bool = False) -> Html:
     """Return a table in a box of its own, in which it scrolls if it is wider than the page.
 
     Cells are `Cell`s, or what they show. A column whose first cell is a number has its head to the right.
     """
     cells = [[each if isinstance(each, Cell) else Cell(each) for each in row] for row in rows]
-    numeric = [isinstance(cell.value, (int, float)) for cell in cells[0]] if cells else [False] * len(head)
-    heads = (
-        tag("th", words, scope="col", class_="n" if is_number else None)
-        for words, is_number in zip(head, numeric, strict=True)
-    )
-    body = joined(tag("tr", *(cell.html() for cell in row)) for row in cells)
-    made = tag(
-        "table",
-        tag("caption", caption) if caption else None,
-        tag("thead", tag("tr", *heads)),
-        tag("tbody", body),
-        class_="sortable" if sortable and len(cells) > 1 else None,
-    )
-    return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label="table")
+    return render("table", head=head, rows=cells, sortable=sortable and len(cells) > 1)
 
 
 def pairs(rows: Iterable[tuple[Any, Any]]) -> Html:
     """Return a list of names with what they are; pairs without content are left out."""
-    kept = [(name, content) for name, content in rows if content not in (None, "")]
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", content)) for name, content in kept))
+    return render("pairs", rows=[(name, content) for name, content in rows if content not in (None, "")])
 
 
-def code_block(text: str, label: str = "") -> Html:
+def code_block(text: str) -> Html:
     """Return lines of code."""
-    return tag("pre", tag("code", text), tabindex="0", aria_label=label or None)
+    return tag("pre", code(text), tabindex="0")
 
 
-def _attribute(key: str, value: Any) -> str:
-    if value is None or value is False:
-        return ""
-    name = key.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{escaped(value)}"'
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("shoal.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    helpers = (words.counted, words.exact, words.few, words.interval, words.seconds_in_words, words.setting_in_words)
+    made.globals |= {each.__name__: each for each in (*helpers, words.score_in_words, code, code_block, table, pairs)}
+    made.filters |= {"number": number, "code": code, "with_code": with_code}
+    return made

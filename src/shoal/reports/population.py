@@ -7,11 +7,11 @@ import numpy as np
 
 from shoal.reports.chart import legend, panels, show
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Cell, Html, table, tag
+from shoal.reports.markup import Html, cell, code, soft, table, tag
 from shoal.reports.page import Section
-from shoal.reports.words import counted, few, number
+from shoal.reports.words import counted, few
 from shoal.specs.roster import NOBODY
-from shoal.training.lives import Life, best_members, hyperparameters_in, lineage, lives_in
+from shoal.training.lives import Life, best_members, hyperparameters_in, lineage
 from shoal.viz.chart import Band, Chart, Line, Mark, evenly
 from shoal.viz.lives import MOST_PANELS, copies_of, dropped_lives, edges_of, is_halving, lineage_chart, rungs_chart
 from shoal.viz.scale import is_logarithmic
@@ -25,14 +25,14 @@ def population_section(facts: Facts) -> Section | None:
     """Return the section on what a selector did; None for other runs."""
     if not facts.has_lives:
         return None
-    lives = lives_in(facts.curves)
+    lives = facts.result.lives
     best = best_members(facts.curves, 1)[0]["occupant"]
     line = [each for each in lineage(lives, best) if each in lives]
     copies = [life for life in lives.values() if life.parent != NOBODY]
     fresh = len(lives) - len(copies) - min(facts.members, len(lives))
     counts = [f"{counted(len(lives), 'member')} were trained in {counted(facts.members, 'slot')}"]
-    counts += [f"{len(copies):,} of them began as copies of others"] * bool(copies)
-    counts += [f"{fresh:,} began anew in the slot of another one"] * (fresh > 0)
+    counts += [f"{len(copies):,} of them began as copies of others"] if copies else []
+    counts += [f"{fresh:,} began anew in the slot of another one"] if fresh > 0 else []
     parts: list[Any] = [tag("p", "; ".join(counts) + ".")]
     if hyperparameters_in(facts.curves):
         parts += [tag("h3", "Best members"), _best_table(facts)]
@@ -47,14 +47,12 @@ def population_section(facts: Facts) -> Section | None:
 def _best_table(facts: Facts) -> Html:
     best = best_members(facts.curves, BEST)
     paths = [*best[0]["hyperparameters"]]
-    head = ["member", "slot", "return", "ancestors", *(tag("code", path) for path in paths)]
+    head = ["member", "slot", "return", "ancestors", *map(code, paths)]
     rows = [
         [
-            Cell(f"{each['occupant']}", each["occupant"]),
-            Cell(f"{each['member']}", each["member"]),
-            Cell(number(each["score"]), each["score"]),
-            Cell(few(each["lineage"][1:]) or "none", len(each["lineage"]) - 1),
-            *(Cell(number(each["hyperparameters"][path]), each["hyperparameters"][path]) for path in paths),
+            *(cell(each[name]) for name in ("occupant", "member", "score")),
+            cell(len(each["lineage"]) - 1, few(each["lineage"][1:]) or "none"),
+            *map(cell, each["hyperparameters"].values()),
         ]
         for each in best
     ]
@@ -71,7 +69,7 @@ def _lineage(facts: Facts, lives: Mapping[int, Life], line: Sequence[int]) -> li
     about = (
         f"Ancestors of the best member: {' from '.join(map(str, line))}." if len(line) > 1 else "It has no ancestor."
     )
-    return [show(made), tag("p", f"The best member is number {line[0]}. {about}", class_="soft")]
+    return [show(made), soft(f"The best member is number {line[0]}. {about}")]
 
 
 def _slots_to_show(members: int, lives: Mapping[int, Life], line: Sequence[int]) -> list[int]:
@@ -92,7 +90,7 @@ def _hyperparameters(facts: Facts, lives: Mapping[int, Life], line: Sequence[int
     charts = [_over_time(facts, path, lives, line) for path in paths[:MOST_PANELS]]
     key = legend([("c0", "median and range over the members"), ("c1", "the best member and its ancestors")])
     left = len(paths) - MOST_PANELS
-    more = tag("p", f"{left} more are in curves.npz.", class_="soft") if left > 0 else None
+    more = soft(f"{left} more are in curves.npz.") if left > 0 else None
     return [tag("h3", "Hyperparameters over time"), key, panels(charts), more]
 
 

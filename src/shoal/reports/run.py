@@ -19,7 +19,7 @@ from shoal.training.generations import planned_steps
 def run_report(facts: Facts) -> Html:
     """Return the page of one run."""
     summary = [
-        *(fitness_in_words(facts) if facts.is_evolution else result_in_words(facts)),
+        fitness_in_words(facts) if facts.is_evolution else result_in_words(facts),
         key_figures(_figures(facts)),
         warning_box(facts.warnings()),
     ]

@@ -15,16 +15,7 @@ from shoal.specs.spec import RunSpec
 from shoal.training.reading import damaged, opened, read_json, size_of
 
 SPEC, TRIALS, SUMMARY, BEST, FRESH = "study.json", "trials.csv", "summary.json", "best.toml", "fresh"
-OF_TRIAL = (
-    "number",
-    "state",
-    "records",
-    "worker",
-    "group",
-    "seconds",
-    "retry_of",
-    "seed",
-)  # columns that are no parameters
+OF_TRIAL = ("number", "state", "records", "worker", "group", "seconds", "retry_of", "seed")  # no parameters
 SCORE = re.compile(r"scores?([_.\[].*)?$")  # `score`; with several objectives `score_0`, `score_return`
 MOST_BYTES = 256 * 2**20  # of trials.csv
 COMPLETE, PRUNED, FAILED, RUNNING, WAITING = "complete", "pruned", "fail", "running", "waiting"
@@ -116,6 +107,12 @@ class Study:
             return RunSpec.from_json(self.spec["run"])
         except (ValueError, TypeError, KeyError, AttributeError):
             return None
+
+    @property
+    def searched(self) -> dict[str, Any]:
+        """What was searched, by path: the ranges and lists of `study.json`."""
+        search = self.spec.get("search")
+        return search if isinstance(search, dict) else {}
 
     def count(self, state: str) -> int:
         """Return the number of trials in a state."""

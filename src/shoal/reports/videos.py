@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from shoal.core.errors import DamagedError
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Html, joined, tag
+from shoal.reports.markup import Html, code, joined, soft, tag
 from shoal.reports.page import Section, data_address
 from shoal.reports.words import size_in_words
 from shoal.training.reading import opened, size_of
@@ -14,7 +13,7 @@ from shoal.training.reading import opened, size_of
 LARGEST = 2_000_000  # bytes of a video in the page
 MOST_BYTES = 8_000_000  # of all of them together
 FIRST = ("best.gif", "median.gif", "worst.gif")
-KINDS = {b"GIF87a": "image/gif", b"GIF89a": "image/gif"}
+KINDS = {"gif": (b"GIF87a", b"GIF89a"), "png": b"\x89PNG\r\n\x1a\n"}  # what such a file begins with
 WORDS = {
     "best.gif": "the best member",
     "median.gif": "the member in the middle of the ranking",
@@ -30,23 +29,23 @@ def videos_section(runs: Sequence[Facts], names: Sequence[str] = ()) -> Section 
     room = MOST_BYTES
     for index, facts in enumerate(runs):
         for path in _files(facts, only_best=len(runs) > 1):
-            content = _read(path)
+            content = read_picture(path)
             words = WORDS.get(path.name, path.stem.replace("-", " "))
             caption = f"{names[index]}: {words}" if names else f"{words[:1].upper()}{words[1:]}"
-            if isinstance(content, bytes) and len(content) <= min(LARGEST, room):
+            if isinstance(content, bytes) and len(content) > room:
+                content = _too_large(len(content))
+            if isinstance(content, bytes):
                 room -= len(content)
-                address = data_address("image/gif", content)
-                picture = tag("img", src=address, alt=f"video: {caption}", decoding="async")
+                picture = tag("img", src=data_address("image/gif", content), alt=f"video: {caption}", decoding="async")
                 shown.append(tag("figure", picture, tag("figcaption", caption)))
             else:
-                notes.append(_left_out(path, content))
+                name = f"{path.parent.name}/{path.name}"
+                notes.append(joined([code(name), f" in the run folder is not shown here: {content}."]))
     if not shown and not notes:
         return None
     about = "Each shows one episode with greedy actions and the last weights, if it was made at the end of the run."
-    parts = [tag("p", about, class_="soft") if shown else None, tag("div", *shown, class_="videos") if shown else None]
-    return Section(
-        "videos", "Videos", [*parts, tag("ul", *(tag("li", n) for n in notes), class_="soft") if notes else None]
-    )
+    parts = [soft(about), tag("div", *shown, class_="videos")] if shown else []
+    return Section("videos", "Videos", [*parts, tag("ul", *(tag("li", note) for note in notes), class_="soft")])
 
 
 def _files(facts: Facts, only_best: bool) -> list[Path]:
@@ -58,26 +57,22 @@ def _files(facts: Facts, only_best: bool) -> list[Path]:
     return sorted(found, key=lambda path: (FIRST.index(path.name) if path.name in FIRST else len(FIRST), path.name))
 
 
-def _read(path: Path) -> bytes | int | str:
-    """Return the content of a GIF; its size if it is too large; or the reason why it cannot be shown."""
-    if path.suffix.lower() != ".gif":
+def read_picture(path: Path) -> bytes | str:
+    """Return the content of a GIF or PNG; if it cannot be in a page, the reason."""
+    kind = path.suffix[1:].lower()
+    if kind not in KINDS:
         return "a page holds GIFs only"
     try:
         with opened(path) as file:
             size = size_of(file)
-            if size > LARGEST:
-                return size
-            content = file.read()
+            content = file.read() if size <= LARGEST else b""
     except (OSError, DamagedError) as error:
         return str(error)
-    return content if content[:6] in KINDS else "it is no GIF"
+    if size > LARGEST:
+        return _too_large(size)
+    return content if content.startswith(KINDS[kind]) else f"it is no {kind.upper()}"
 
 
-def _left_out(path: Path, content: Any) -> Html:
-    if isinstance(content, bytes):
-        content = len(content)
-    reason = content
-    each, whole = size_in_words(LARGEST), size_in_words(MOST_BYTES)
-    if isinstance(content, int):
-        reason = f"it has {size_in_words(content)}; videos may have {each}, all together {whole}"
-    return joined([tag("code", f"{path.parent.name}/{path.name}"), f" in the run folder is not shown here: {reason}."])
+def _too_large(size: int) -> str:
+    has, each, whole = (size_in_words(count) for count in (size, LARGEST, MOST_BYTES))
+    return f"it has {has}; a file may have {each}, all together {whole}"

@@ -3,7 +3,6 @@
 PNG needs nothing more than Optuna; the page needs plotly, which it contains once, so that it opens without a network.
 """
 
-import html
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,11 +26,6 @@ MOST_TICKS = 4  # on a logarithmic axis, whose labels would overlap otherwise
 PANEL = 150  # least width of a panel on the page, in pixels; a narrower window scrolls
 DPI = 120
 PAGE = "study.html"
-STYLE = (
-    "body{font-family:sans-serif;max-width:1000px;margin:1.5em auto;padding:0 1em;color:#222}"
-    "h1{font-size:1.4em}h2{font-size:1.1em;margin:2em 0 .2em}p{margin:.2em 0 .6em;color:#555}"
-    ".wide{overflow-x:auto}"
-)
 
 
 class Drawn(NamedTuple):
@@ -267,9 +261,10 @@ def _arrange(figure: Figure, drawing: Any, panels: list[Any]) -> None:
 
 
 def _write_page(study: optuna.Study, figures: list[Figure], left_out: Mapping[str, str], out: Path) -> Path:
+    from jinja2 import Environment, PackageLoader
     from plotly.offline import get_plotlyjs
 
-    parts = []
+    plots = []
     for figure in figures:
         with _quiet():
             plot = figure.draw(optuna.visualization)
@@ -281,15 +276,8 @@ def _write_page(study: optuna.Study, figures: list[Figure], left_out: Mapping[st
         if figure.name == "intermediate":
             plot.update_layout(xaxis_title="record", yaxis_title="score")
         body = plot.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
-        wide = f'<div class="wide"><div style="min-width:{PANEL * columns:.0f}px">{body}</div></div>'
-        parts.append(f"<h2>{html.escape(figure.title)}</h2><p>{html.escape(figure.about)}</p>{wide}")
-    if left_out:
-        rows = "".join(f"<li>{html.escape(title)}: {html.escape(why)}.</li>" for title, why in left_out.items())
-        parts.append(f"<h2>Left out</h2><ul>{rows}</ul>")
-    name = html.escape(study.study_name)
-    page = (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>{STYLE}</style>'
-        f"<script>{get_plotlyjs()}</script></head><body><h1>Study {name}</h1>{''.join(parts)}</body></html>\n"
-    )
+        plots.append((figure, body, round(PANEL * columns)))
+    template = Environment(loader=PackageLoader("shoal.viz"), autoescape=True, trim_blocks=True).get_template(PAGE)
+    page = template.render(name=study.study_name, plotly=get_plotlyjs(), plots=plots, left_out=left_out)
     replace(out, lambda path: path.write_text(page, encoding="utf-8"))
     return out
