@@ -72,6 +72,14 @@ def test_a_page_fits_and_loads_nothing(kind, width, pages, chromium):
     assert seen["pictures"] == {"run": 3, "comparison": 1}.get(kind, 0)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_cut_on_paper(kind, pages, chromium):
+    chromium.open(pages[kind], 720, dark=True)  # A4 between its margins
+    chromium.call("Emulation.setEmulatedMedia", media="print")
+    assert chromium.run(browser.LOOK)["overflow"] == 0
+    chromium.call("Emulation.setEmulatedMedia", media="")
+
+
 def test_a_browser_reports_requests_and_what_the_policy_forbids(tmp_path, pages, chromium):
     bad = tmp_path / "bad.html"
     text = pages["unfinished"].read_text()
