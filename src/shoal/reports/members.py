@@ -13,6 +13,7 @@ from shoal.reports.page import Section
 from shoal.reports.words import counted, exact, few, number, score_in_words, with_interval
 from shoal.training.lives import best_members, hyperparameters_in, scores_in
 from shoal.viz.chart import Chart, Dots
+from shoal.viz.heatmap import scores_of_grid
 from shoal.viz.scale import Scale, is_logarithmic, scale_for
 
 MOST_SETTINGS = 60  # rows of the table of settings; of more, the best ones
@@ -65,7 +66,7 @@ def settings_section(facts: Facts) -> Section | None:
     about = soft(f"Return of the last evaluation over {seeds} for each setting, the best mean first.{more}")
     parts = [about, table(head, rows, sortable=True)]
     if len(paths) == 2 and not facts.spec.points:
-        parts.append(_heat(facts, paths, scores))
+        parts.append(_heat(facts, paths))
     elif facts.spec.points:
         means = np.array([score.get("iqm", np.nan) for score in scores])
         parts += slices({path: [setting[path] for setting in settings] for path in paths}, means, "IQM of the seeds")
@@ -174,17 +175,9 @@ def slices(values: Mapping[str, Sequence[Any]], scores: np.ndarray, what: str) -
     return [tag("h3", "Score by hyperparameter"), key, panels(charts)]
 
 
-def _heat(facts: Facts, paths: Sequence[str], scores: Sequence[dict[str, Any]]) -> Html:
+def _heat(facts: Facts, paths: Sequence[str]) -> Html:
     """The score of every combination of two hyperparameters as a table with colors."""
-    rows, columns = (facts.data.values_of(path) for path in paths)
-    middle = np.array([score.get("iqm", np.nan) for score in scores])
-    shown = columns[:WIDEST_HEAT]
-    groups = [
-        [facts.data.settings_with(dict(zip(paths, (row, column), strict=True))) for column in shown] for row in rows
-    ]
-    values = np.array([[middle[group].item() for group in line] for line in groups], float)
-    known = values[np.isfinite(values)]
-    shades = shade(values, *((known.min(), known.max()) if known.size else (0, 1)))
-    return render(
-        "heat", paths=paths, rows=rows, columns=shown, all=len(columns), values=values.tolist(), shades=shades
-    )
+    rows, columns, values = scores_of_grid(facts.data, paths, facts.scores)
+    shown, known = values[:, :WIDEST_HEAT], values[np.isfinite(values)]
+    shades = shade(shown, *((known.min(), known.max()) if known.size else (0, 1)))
+    return render("heat", paths=paths, rows=rows, columns=columns, values=shown.tolist(), shades=shades)

@@ -33,16 +33,11 @@ def plot_sweep(
         raise ValueError(
             f"{run.folder} sweeps {len(by)} hyperparameters ({', '.join(by) or 'none'}); a heatmap needs two."
         )
-    rows, columns = (run.values_of(field) for field in by)
-    groups = [run.members_with({by[0]: row, by[1]: column}) for row in rows for column in columns]
-    if not all(group.any() for group in groups):
-        raise ValueError(f"the settings of {run.folder} are not a grid ({', '.join(by)}); a heatmap needs a grid.")
     if metric == "eval_return" and not np.isfinite(run.arrays[metric]).any():
         metric = "train_return"
-    last = _last_values(run, metric)
-    scores = np.array([iqm_band(last[None, group], resamples=1)[0][0] for group in groups])
+    rows, columns, scores = scores_of_grid(run, by, _last_values(run, metric))
     pooled = [field for field in run.spec.varying if field not in by]
-    members = int(groups[0].sum())
+    members = run.spec.members // scores.size
     of = f"IQM of {members} seeds" if members > 1 else "one seed"
     if pooled:
         of = f"IQM of {members} members, pooled over {', '.join(pooled)}"
@@ -50,7 +45,22 @@ def plot_sweep(
         name = "sweep.png" if not pooled and metric.endswith("_return") else f"sweep-{by[0]}-{by[1]}-{metric}.png"
         out = run.folder / "figures" / name
     label = f"{run.label_of(metric)} at the end, {of}"
-    return sweep_heatmap({by[0]: rows}, {by[1]: columns}, scores.reshape(len(rows), -1), out, run.title, label)
+    return sweep_heatmap({by[0]: rows}, {by[1]: columns}, scores, out, run.title, label)
+
+
+def scores_of_grid(
+    run: RunData, by: Sequence[str], values: Float[np.ndarray, "M"]
+) -> tuple[list[Any], list[Any], Float[np.ndarray, "rows columns"]]:
+    """Return the values of two hyperparameters, and the interquartile mean of `values` over the members with both.
+
+    Raises ValueError if no member has some pair of them.
+    """
+    rows, columns = (run.values_of(field) for field in by)
+    groups = [run.members_with({by[0]: row, by[1]: column}) for row in rows for column in columns]
+    if not all(group.any() for group in groups):
+        raise ValueError(f"the settings of {run.folder} are not a grid ({', '.join(by)}); a heatmap needs a grid.")
+    scores = np.array([iqm_band(values[None, group], resamples=1)[0][0] for group in groups])
+    return rows, columns, scores.reshape(len(rows), -1)
 
 
 def sweep_heatmap(

@@ -107,12 +107,8 @@ class RunData:
 
     def members_with(self, values: Mapping[str, Any]) -> Bool[np.ndarray, "M"]:
         """Return which members have these values of hyperparameters."""
-        return np.repeat(self.settings_with(values), self.spec.members_of_setting)
-
-    def settings_with(self, values: Mapping[str, Any]) -> Bool[np.ndarray, "S"]:
-        """Return which settings have these values of hyperparameters."""
         chosen = [all(plain(setting[k]) == plain(v) for k, v in values.items()) for setting in self.settings]
-        return np.array(chosen, bool)
+        return np.repeat(np.array(chosen, bool), self.spec.members_of_setting)
 
     @property
     def title(self) -> str:
