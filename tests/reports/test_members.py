@@ -6,7 +6,7 @@ import shoal
 from folders import change_curves, write_run
 from pages import Page
 from shoal.ops.statistics import bootstrap_interval
-from shoal.viz.scale import number
+from shoal.viz.words import number
 
 SCORES = [100.0, 200.0, 300.0, 1000.0]  # of four: the interquartile mean is that of the middle two, 250
 

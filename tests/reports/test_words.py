@@ -1,30 +1,10 @@
 """Numbers, intervals, durations and scores as texts."""
 
-import pytest
-
-from shoal.reports.words import (
-    counted,
-    exact,
-    few,
-    interval,
-    score_in_words,
-    seconds_in_words,
-    setting_in_words,
-    size_in_words,
-    with_interval,
-)
+from shoal.reports.words import counted, few, interval, score_in_words, seconds_in_words, size_in_words, with_interval
 
 
 def test_durations():
     assert [*map(seconds_in_words, (0.42, 35, 245, 7500, None))] == ["0.42 s", "35 s", "4 min 5 s", "2 h 5 min", "–"]
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(True, "true"), (None, "none"), (2.0, "2"), (0.1, "0.1"), ((64, 64), "64,64"), ("adam", "adam"), (1e20, "1e+20")],
-)
-def test_values_are_written_as_on_a_command_line(value, words):
-    assert exact(value) == words
 
 
 def test_intervals_that_are_not_known_are_left_out():
@@ -36,7 +16,6 @@ def test_counts_lists_and_sizes():
     assert (counted(1, "seed"), counted(1234, "seed")) == ("1 seed", "1,234 seeds")
     assert (few([1, 2]), few(range(5), 2)) == ("1, 2", "0, 1 and 3 more")
     assert [*map(size_in_words, (10, 312_400, 4_200_000))] == ["1 kB", "312 kB", "4.2 MB"]
-    assert setting_in_words({"learning_rate": 0.001, "env.gravity": 5}) == "learning_rate 0.001, env.gravity 5"
 
 
 def test_scores_are_told_with_what_is_known_of_them():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Pieces, evenly
-from shoal.viz.scale import is_logarithmic, named_scale, number, scale_for
+from shoal.viz.scale import is_logarithmic, named_scale, scale_for
 
 
 @pytest.mark.parametrize(
@@ -43,15 +43,6 @@ def test_long_lines_are_thinned_evenly_with_both_ends():
     assert evenly(5, 240).tolist() == [0, 1, 2, 3, 4] and evenly(0, 240).tolist() == []
     kept = evenly(10_000, 240)
     assert len(kept) == 240 and (kept[0], kept[-1]) == (0, 9_999) and np.ptp(np.diff(kept)) <= 1
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.00025, "0.00025"), (487.31, "487.3"), (12345.6, "12,346"), (3.0, "3"), (1e-5, "1e-05"), (-20.5, "-20.5")]
-    + [(float("nan"), "–"), (None, "–"), (float("inf"), "infinite"), (True, "true"), (2e15, "2e+15")],
-)
-def test_numbers_have_four_digits(value, words):
-    assert number(value) == words
 
 
 def test_the_axes_show_every_mark():

@@ -14,10 +14,11 @@ from shoal.reports.members import scale_of, score_cells
 from shoal.reports.page import Section, page, warning_box
 from shoal.reports.reproduce import started_with
 from shoal.reports.videos import videos_section
-from shoal.reports.words import counted, number, seconds_in_words, with_interval
+from shoal.reports.words import counted, seconds_in_words, with_interval
 from shoal.training.comparison import compare
 from shoal.training.records import score_summary
 from shoal.viz.run_data import distinct_names
+from shoal.viz.words import number
 
 
 def comparison_report(runs: Sequence[Facts]) -> Html:

@@ -9,11 +9,11 @@ from shoal.reports.chart import legend, panels, show
 from shoal.reports.facts import Facts
 from shoal.reports.markup import Html, soft, tag
 from shoal.reports.page import Section, folded
-from shoal.reports.words import number
 from shoal.training.lives import hyperparameters_in
 from shoal.viz.curves import MOST_FIELDS, best_curves, curves_chart, curves_of_runs
 from shoal.viz.run_data import X_AXES, Curve
 from shoal.viz.style import PALETTE
+from shoal.viz.words import number
 
 NOT_SHOWN = ("train_return", "eval_return", "alive")  # metrics that the first chart shows, or warnings say
 

@@ -8,10 +8,10 @@ from shoal.reports.chart import show
 from shoal.reports.facts import Facts
 from shoal.reports.markup import Html, code, pairs, render, soft, tag, with_code
 from shoal.reports.page import Section
-from shoal.reports.words import array_in_words, exact, number
 from shoal.specs.describe import Described, describe
 from shoal.training.generations import fitness_of_generations
 from shoal.viz.evolution import fitness_chart, loss_charts
+from shoal.viz.words import array_in_words, exact, number
 
 LARGEST_SHOWN = 64  # numbers of an array that are written out
 

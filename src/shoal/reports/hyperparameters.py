@@ -10,11 +10,12 @@ from shoal.core.struct import info_of
 from shoal.reports.facts import Facts
 from shoal.reports.markup import code, render, soft, table, tag
 from shoal.reports.page import Section
-from shoal.reports.words import counted, exact, few, number
+from shoal.reports.words import counted, few
 from shoal.specs.describe import Described, describe
 from shoal.specs.settings import is_of_env, join
 from shoal.specs.spec import RunSpec, plain
 from shoal.training.lives import hyperparameters_in
+from shoal.viz.words import exact, number
 
 MISSING = object()  # the default of a field that is not known
 ORIGINS = {"set": "set by the user", "preset": "from the preset", "varies": "varies", "changes": "changes in training"}

@@ -14,7 +14,7 @@ from markupsafe import Markup as Html
 from markupsafe import escape
 
 from shoal.reports import words
-from shoal.viz.scale import number
+from shoal.viz.words import exact, number, setting_in_words
 
 VOID = {"br", "img", "meta"}  # elements without an end tag
 
@@ -76,7 +76,7 @@ def cell(value: Any, text: str | None = None) -> Cell:
     if text is not None:
         return Cell(text, float("nan") if value is None else value)
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        return Cell(words.exact(value))
+        return Cell(exact(value))
     return Cell(f"{value}", value) if isinstance(value, int) else Cell(number(value), float(value))
 
 
@@ -108,7 +108,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    helpers = (words.counted, words.exact, words.few, words.interval, words.seconds_in_words, words.setting_in_words)
+    helpers = (words.counted, exact, words.few, words.interval, words.seconds_in_words, setting_in_words)
     made.globals |= {each.__name__: each for each in (*helpers, words.score_in_words, code, code_block, table, pairs)}
     made.filters |= {"number": number, "code": code, "with_code": with_code}
     return made

@@ -10,11 +10,12 @@ from shoal.reports.chart import interval_mark, legend, panels, shade, show
 from shoal.reports.facts import Facts
 from shoal.reports.markup import Cell, Html, cell, code, render, soft, table, tag
 from shoal.reports.page import Section
-from shoal.reports.words import counted, exact, few, number, score_in_words, with_interval
+from shoal.reports.words import counted, few, score_in_words, with_interval
 from shoal.training.lives import best_members, hyperparameters_in, scores_in
 from shoal.viz.chart import Chart, Dots
 from shoal.viz.heatmap import scores_of_grid
 from shoal.viz.scale import Scale, is_logarithmic, scale_for
+from shoal.viz.words import exact, number
 
 MOST_SETTINGS = 60  # rows of the table of settings; of more, the best ones
 MOST_MEMBERS = 64  # rows of the table of members; of more, the best and the worst ones

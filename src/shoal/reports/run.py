@@ -12,8 +12,9 @@ from shoal.reports.page import Section, key_figures, page, warning_box
 from shoal.reports.population import population_section
 from shoal.reports.reproduce import provenance_section, reproduce_section
 from shoal.reports.videos import videos_section
-from shoal.reports.words import NONE, counted, interval, number, seconds_in_words
+from shoal.reports.words import counted, interval, seconds_in_words
 from shoal.training.generations import planned_steps
+from shoal.viz.words import NONE, number
 
 
 def run_report(facts: Facts) -> Html:

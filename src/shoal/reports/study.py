@@ -18,20 +18,13 @@ from shoal.reports.members import slices
 from shoal.reports.page import Section, data_address, key_figures, page, warning_box
 from shoal.reports.trials import BEST, COMPLETE, FAILED, FRESH, PRUNED, RUNNING, WAITING, Study, is_study
 from shoal.reports.videos import read_picture
-from shoal.reports.words import (
-    NONE,
-    counted,
-    exact,
-    interval,
-    number,
-    score_in_words,
-    seconds_in_words,
-)
+from shoal.reports.words import counted, interval, score_in_words, seconds_in_words
 from shoal.specs.describe import Described
 from shoal.training.reading import opened
 from shoal.viz.chart import Chart, Dots, Line, Mark
 from shoal.viz.curves import curves_chart
 from shoal.viz.scale import is_logarithmic
+from shoal.viz.words import NONE, exact, number
 
 __all__ = ["is_study", "study_report"]
 

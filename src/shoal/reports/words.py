@@ -1,4 +1,4 @@
-"""Numbers, intervals and durations as texts of a report."""
+"""Intervals, counts, durations and scores as texts of a report."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,40 +7,7 @@ from typing import Any
 import numpy as np
 
 from shoal.ops.statistics import FEWEST
-from shoal.specs.describe import Described, in_words, inside
-from shoal.viz.scale import NONE, number
-
-
-def exact(value: Any) -> str:
-    """Return the value of a hyperparameter as it would be written on a command line; of weights, how many there are."""
-    if parts := [part for _, part in inside(value) if part.kind == "dict"]:
-        arrays = [part for _, part in inside(value) if part.kind == "array"]
-        numbers = sum(np.size(part.fields.get("values", ())) for part in arrays)
-        return (
-            f"{numbers:,} numbers"
-            if arrays
-            else ", ".join(f"{k} {exact(v)}" for p in parts for k, v in p.fields.items())
-        )
-    if isinstance(value, Described):
-        return array_in_words(value) if value.kind == "array" else in_words(value) or value.kind
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "none"}[value]
-    if isinstance(value, tuple | list):
-        return ",".join(map(exact, value))
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def array_in_words(described: Described) -> str:
-    """Return the dtype and the shape of a described array."""
-    shape = list(np.shape(described.fields.get("values", ())))
-    return f"{described.name}{shape}"
-
-
-def setting_in_words(setting: Mapping[str, Any]) -> str:
-    """Return a setting as a text: `learning_rate 0.001, env.gravity 5`."""
-    return ", ".join(f"{path} {number(v) if isinstance(v, float) else exact(v)}" for path, v in setting.items())
+from shoal.viz.words import NONE, number
 
 
 def interval(low: Any, high: Any) -> str:

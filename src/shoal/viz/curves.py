@@ -15,8 +15,8 @@ from shoal.viz.heatmap import plot_sweep
 from shoal.viz.lives import plot_lives
 from shoal.viz.paint import draw
 from shoal.viz.run_data import X_AXES, Curve, RunData, distinct_names
-from shoal.viz.scale import number
 from shoal.viz.style import PALETTE, check_figure_format
+from shoal.viz.words import rounded
 
 MOST_DETAILED = 4  # charts with more curves show neither single members nor evaluations
 MOST_RINGS = 60  # evaluations of a curve
@@ -273,7 +273,7 @@ def _other_environment(first: RunData, run: RunData, brief: bool) -> list[str]:
     differences = env_differences(first.spec, run.spec)
     if differences and brief:
         return ["(other environment)"]
-    values = [f"{number(own)}" if name == "env" else f"{name}={number(own)}" for name, (_, own) in differences.items()]
+    values = [str(own) if name == "env" else f"{name}={rounded(own)}" for name, (_, own) in differences.items()]
     more = [f"{len(values) - MOST_DIFFERENCES} more"] if len(values) > MOST_DIFFERENCES else []
     return [f"(other environment: {', '.join([*values[:MOST_DIFFERENCES], *more])})"] if values else []
 

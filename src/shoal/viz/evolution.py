@@ -15,7 +15,7 @@ from shoal.training.generations import fitness_of_generations, is_evolution
 from shoal.training.result import Result
 from shoal.viz.chart import Band, Chart, Levels, Line
 from shoal.viz.paint import draw
-from shoal.viz.scale import number
+from shoal.viz.words import number
 
 SIZE = (7.0, 4.0)  # inches
 CLIP = 0.2  # of PPO's drift in the figure

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from shoal.ops.statistics import iqm_band
 from shoal.viz.run_data import RunData
-from shoal.viz.scale import number
 from shoal.viz.style import INK, figure_style, new_figure, save_figure, set_axis_label, set_titles
+from shoal.viz.words import number, rounded
 
 MOST_NUMBERED = 18  # columns or rows of a heatmap whose cells show their values
 WIDEST = 13.0  # inches, of all cells together
@@ -87,8 +87,8 @@ def sweep_heatmap(
         figure, axes = new_figure(max(4.8, 2.6 + cell * len(column_values)), 2.0 + min(0.5, cell) * len(row_values))
         image = axes.imshow(scores, cmap="viridis", origin="lower", aspect="auto")
         axes.set_facecolor(NO_VALUE)
-        axes.set_xticks(range(len(column_values)), [number(v) for v in column_values])
-        axes.set_yticks(range(len(row_values)), [number(v) for v in row_values])
+        axes.set_xticks(range(len(column_values)), [*map(rounded, column_values)])
+        axes.set_yticks(range(len(row_values)), [*map(rounded, row_values)])
         if len(column_values) > 8:
             axes.tick_params(axis="x", labelrotation=45)
         set_axis_label(axes.xaxis, column_name, cell * len(column_values))

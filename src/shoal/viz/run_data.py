@@ -15,7 +15,7 @@ from shoal.training.folder import locate
 from shoal.training.lives import hyperparameters_in
 from shoal.training.records import IDENTITY_COLUMNS
 from shoal.training.result import Result
-from shoal.viz.scale import number
+from shoal.viz.words import setting_in_words
 
 X_AXES = {
     "steps": ("env_steps", "environment steps of each member"),
@@ -144,7 +144,7 @@ class RunData:
         stopped = ~np.asarray(self.arrays.get("alive", np.ones_like(train)), bool)[-1]
         found = []
         for setting, members in groups:
-            label = ", ".join(f"{path} {number(value)}" for path, value in setting.items())
+            label = setting_in_words(setting)
             returns, evaluated = train[:, members], evaluation[:, members]
             if train is evaluation:
                 evaluated = returns  # the same object: `Curve.is_of_training` compares

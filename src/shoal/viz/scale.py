@@ -1,4 +1,4 @@
-"""Axes of figures and charts: numbers as text, the range of an axis, where its ticks are, and values as positions."""
+"""Axes of figures and charts: the range of an axis, where its ticks are, and how values become positions."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shoal.viz.words import number
+
 MARGIN = 0.04  # of a range, added at both of its ends
-NONE = "–"  # stands for a number that is not known
 
 
 class Scale(NamedTuple):
@@ -29,24 +30,6 @@ class Scale(NamedTuple):
         if self.log:
             values = np.log10(np.where(values > 0, values, np.nan))
         return np.asarray((values - self.low) / (self.high - self.low))
-
-
-def number(value: Any) -> str:
-    """Return a number with four significant digits, and thousands separated by commas: `0.00025`, `487.3`, `12,345`."""
-    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
-        return NONE
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if not isinstance(value, int | float | np.number):
-        return str(value)
-    size = abs(float(value))
-    if math.isinf(size):
-        return "infinite" if value > 0 else "-infinite"
-    if size >= 1e15 or 0 < size < 1e-4:
-        return f"{float(value):.4g}"
-    if float(value).is_integer() or size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
 
 
 def scale_for(
