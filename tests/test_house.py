@@ -4,7 +4,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -90,6 +90,66 @@ def _effect_violations(package: str, tree: ast.AST) -> Iterator[tuple[int, str]]
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EFFECT_CALLS:
             yield node.lineno, f"{package} calls {node.func.id}"
+
+
+def circles(source: Path) -> list[set[str]]:
+    """All circles of modules that import each other, at any depth of a file, as sets of names without `shoal.`.
+
+    The lazy face `shoal/__init__.py` imports everything when it is asked to, so it is left out.
+    """
+    files = {".".join(file.relative_to(source).with_suffix("").parts): file for file in source.rglob("*.py")}
+    files = {name.removesuffix(".__init__"): file for name, file in files.items() if name != "__init__"}
+    below = {name: _imported(file, files) - {name} for name, file in files.items()}
+    while ends := [name for name, others in below.items() if not others & below.keys()]:  # what imports no circle
+        for name in ends:
+            del below[name]
+    found: list[set[str]] = []
+    for name in below:
+        if not any(name in circle for circle in found):
+            circle = {other for other in _reached(name, below) if name in _reached(other, below)}
+            found += [circle] if circle else []
+    return found
+
+
+def _imported(file: Path, files: Mapping[str, Path]) -> set[str]:
+    """The modules of the library that a file imports: `from shoal.core import env` is `core.env`, not `core`."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.removeprefix("shoal.") for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            module = node.module.partition("shoal")[2].lstrip(".")
+            inside = {f"{module}.{name.name}".lstrip(".") for name in node.names}
+            found |= inside & files.keys() or {module}
+    return found & files.keys()
+
+
+def _reached(name: str, below: Mapping[str, set[str]]) -> set[str]:
+    """All modules that a module imports, and that these import."""
+    reached, waiting = set(), [name]
+    while waiting:
+        new = (below.get(waiting.pop(), set()) & below.keys()) - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def test_no_modules_import_each_other():
+    assert circles(SOURCE) == []
+
+
+def test_a_circle_is_found_at_any_depth_and_under_type_checking(tmp_path):
+    for name, text in {
+        "core/a": "from shoal.core import b\nfrom shoal import core",
+        "core/b": "def f():\n    from shoal.core.c import x",
+        "core/c": "if TYPE_CHECKING:\n    import shoal.core.a",
+        "core/d": "from shoal.core.a import x",
+        "core/__init__": "",
+    }.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert circles(tmp_path) == [{"core.a", "core.b", "core.c"}]
 
 
 def test_every_folder_is_a_known_package():

@@ -89,7 +89,7 @@ from .studies.sweeps import train_all as train_all
 from .studies.sweeps import train_suite as train_suite
 from .studies.throughput import Throughput as Throughput
 from .studies.throughput import throughput as throughput
-from .studies.tracked import track as track
+from .studies.track import track as track
 from .studies.tune import tune as tune
 from .tracking.events import Sink as Sink
 from .tracking.request import Tracking as Tracking

@@ -6,6 +6,7 @@ import math
 import tomllib
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import shoal
 from commands import refused, say
 from shoal.core.registry import AGENTS, make
+from shoal.population.slots import Slots
 from shoal.specs.settings import Setting
 from shoal.studies.objectives import Front, Measures, check_spaces, computed_members, median_speed, read_objectives
 from shoal.studies.results import trial_preset
@@ -27,6 +29,8 @@ from shoal.studies.trials import TrialStore
 from shoal.studies.tune import tune
 from shoal.tracking.events import Searched, Sink
 from shoal.tracking.study_display import parts_of
+from shoal.training.loop import Run
+from shoal.training.policy import Policies
 from shoal.training.population import Population
 
 ELSEWHERE = "return:CliffWalkingSlippery-v1"
@@ -118,9 +122,11 @@ def test_the_speed_counts_the_slots_of_calls_that_ran():
 
 def test_the_speed_of_a_trial_is_the_median_over_its_own_records(monkeypatch):
     """Three trials in slots after record 4: they began with records 1, 3 and 4."""
-    selector = {"trial": np.asarray([7, 9, 8]), "age": np.asarray([3, 1, 0])}
-    run = SimpleNamespace(records=[None] * 4, state=SimpleNamespace(selector=selector))
-    measures = Measures(["return", "steps_per_second"], "mean", SimpleNamespace(run=run))
+    state = {"trial": np.asarray([7, 9, 8]), "age": np.asarray([3, 1, 0])}
+    plan = SimpleNamespace(selector=Slots(vary={"learning_rate": (0.1, 0.2)}))
+    run = Mock(spec=Run, records=[None] * 4, plan=plan, selector_state=state, train_seconds=0.0, updates=0)
+    measures = Measures(["return", "steps_per_second"], "mean")
+    measures.begin_chunk(run)
     monkeypatch.setattr(measures, "end_chunk", lambda: None)
     measures._speeds = {1: 100.0, 2: 200.0, 3: 400.0, 4: 800.0}
     assert [measures.values(number, 5.0) for number in (7, 8, 9)] == [(5.0, 300.0), (5.0, 800.0), (5.0, 600.0)]
@@ -128,11 +134,11 @@ def test_the_speed_of_a_trial_is_the_median_over_its_own_records(monkeypatch):
 
 def test_policies_are_fetched_once_for_all_trials_that_end_with_a_record():
     fetched, records = [], [None]
-    both = AGENTS["q-learning"].cls(), make("CliffWalking-v1")
-    plan = SimpleNamespace(batched=lambda roster: both, names=lambda roster: ["a"])
-    state = SimpleNamespace(roster=None)
-    run = SimpleNamespace(records=records, plan=plan, state=state, policies=lambda: fetched.append(len(records)))
-    measures = Measures(["return", ELSEWHERE], "mean", SimpleNamespace(run=run))
+    everyone = Policies(None, None, make("CliffWalking-v1"), ["a"])
+    run = Mock(spec=Run, records=records, train_seconds=0.0, updates=0)
+    run.member_policies = lambda: fetched.append(len(records)) or everyone
+    measures = Measures(["return", ELSEWHERE], "mean")
+    measures.begin_chunk(run)
     for _ in range(2):
         measures._all_policies()
         measures._all_policies()

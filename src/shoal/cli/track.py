@@ -28,7 +28,7 @@ def track_parser() -> Parser:
 
 def track(line: Line) -> None:
     """Send every run; print where it is."""
-    from shoal.studies.tracked import track as send
+    from shoal.studies.track import track as send
 
     options = line.options
     to = tracking_in(options)

@@ -219,6 +219,23 @@ class Slots(Selector):
         """The number of the trial in each slot; -1: none."""
         return {"trial": np.repeat(state["trial"], self.seeds)}
 
+    def trials_in(self, state: Any) -> list[int]:
+        """Return the numbers of the trials in the slots; `state` is None before the run has begun."""
+        return [] if state is None else [number for number in state["trial"].tolist() if number != NO_TRIAL]
+
+    def members_of(self, state: Any, number: int) -> slice:
+        """Return the members of a trial that is in the slots."""
+        group = state["trial"].tolist().index(number)
+        return slice(group * self.seeds, (group + 1) * self.seeds)
+
+    def age_of(self, state: Any, number: int) -> int:
+        """Return how many records a trial in the slots has had before the present chunk."""
+        return int(state["age"][state["trial"].tolist().index(number)])
+
+    def release(self, state: Any, number: int) -> Any:
+        """Return the state without a trial that has ended elsewhere. Its members rest from the next chunk on."""
+        return {**state, "trial": np.where(state["trial"] == number, NO_TRIAL, state["trial"])}
+
     def begin(self, roster: Roster, key: Key) -> tuple[Any, dict[str, Any]]:
         """No trial yet. State: number and age of the trial in each group [P], the newest scores [P, K], all begun."""
         del key

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import Unsuited
 from shoal.core.struct import hyper_fields, info_of
-from shoal.population.slots import NO_TRIAL, Slots, Source, Trial
+from shoal.population.slots import Slots, Source, Trial
 from shoal.specs.describe import build
 from shoal.specs.settings import Setting, apply, split
 from shoal.specs.spec import RunSpec, built, template
@@ -115,9 +114,7 @@ class Group:
     @property
     def held(self) -> list[int]:
         """The numbers of the trials in the slots."""
-        if self.run is None or self.run.state.selector is None:
-            return []
-        return [number for number in self.run.state.selector["trial"].tolist() if number != NO_TRIAL]
+        return [] if self.run is None else self.selector.trials_in(self.run.selector_state)
 
     @property
     def numbers(self) -> set[int]:
@@ -127,9 +124,7 @@ class Group:
     def release(self, number: int) -> None:
         """Free the slot of a trial that has ended elsewhere. Its members rest from the next chunk on."""
         assert self.run is not None
-        state = self.run.state.selector
-        left = np.where(state["trial"] == number, NO_TRIAL, state["trial"])
-        self.run.state = self.run.state.replace(selector={**state, "trial": left})
+        self.run.selector_state = self.selector.release(self.run.selector_state, number)
 
     @contextmanager
     def opened(self, folder: RunFolder, sinks: Sequence[Sink]) -> Iterator[Run]:

@@ -10,7 +10,6 @@ All are maximized. No trial is pruned, because Optuna's pruners compare one scor
 import statistics
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -20,12 +19,10 @@ from shoal.core.env import Env
 from shoal.core.errors import unknown_name
 from shoal.core.registry import make
 from shoal.core.spaces import alike
-from shoal.population.slots import score_of
+from shoal.population.slots import Slots, score_of
+from shoal.training.loop import Run
 from shoal.training.playing import evaluate
 from shoal.training.policy import Policies
-
-if TYPE_CHECKING:
-    from shoal.studies.groups import Group
 
 RETURN, SPEED, ELSEWHERE = "return", "steps_per_second", "return:"
 SINGLE = (RETURN,)  # the objectives of a study that asked for none
@@ -79,54 +76,52 @@ def name_objectives(study: optuna.Study, objectives: Sequence[str]) -> None:
 
 
 class Measures:
-    """Measures the objectives of the trials of one group, while the run of the group is at the end of a chunk."""
+    """Measures the objectives of the trials of one run in slots, while it is at the end of a chunk."""
 
-    def __init__(self, objectives: Sequence[str], score: str, group: "Group") -> None:
+    def __init__(self, objectives: Sequence[str], score: str) -> None:
         """Begin without a chunk. `score`: of a trial over its members, as `Slots.score`."""
-        self._objectives, self._score, self._group = tuple(objectives), score, group
+        self._objectives, self._score = tuple(objectives), score
         self._elsewhere = environments(objectives)
+        self._run: Run  # of the present chunk
         self._before = (0.0, 0)  # seconds of training and updates of the run before the chunk
         self._speeds: dict[int, float] = {}  # steps per second of the chunks that this process trained, by record
         self._policies: tuple[int, Policies] | None = None  # (record, all members)
 
-    def begin_chunk(self) -> None:
+    def begin_chunk(self, run: Run) -> None:
         """Note how far the run is. Call it before each chunk."""
-        state = self._run.state
-        self._before = (state.train_seconds, state.updates)
+        self._run, self._before = run, (run.train_seconds, run.updates)
 
     def end_chunk(self) -> None:
         """Note how fast the chunk was. Call it after each chunk; during its end `values` does so."""
         run = self._run
-        seconds, updates = (now - then for now, then in zip(_progress(run.state), self._before, strict=True))
+        seconds, updates = run.train_seconds - self._before[0], run.updates - self._before[1]
         is_busy = run.records.columns["trial"][-1] >= 0
-        members = computed_members(
-            is_busy, run.plan.waves, None if run.plan.placement.mesh else run.plan.placement.block
-        )
+        block = None if run.plan.placement.mesh else run.plan.placement.block
+        members = computed_members(is_busy, run.plan.waves, block)
         self._speeds[len(run.records)] = updates * run.plan.agent.steps_per_update * members / max(seconds, 1e-9)
 
     def values(self, number: int, score: float) -> tuple[float, ...]:
         """Return the values of all objectives for a trial in the slots that is complete, with its score."""
-        slot = int(np.flatnonzero(self._run.state.selector["trial"] == number)[0])
         return tuple(
-            score if name == RETURN else self._speed(slot) if name == SPEED else self._return_in(name, slot)
+            score if name == RETURN else self._speed(number) if name == SPEED else self._return_in(name, number)
             for name in self._objectives
         )
 
     @property
-    def _run(self):
-        run = self._group.run
-        assert run is not None
-        return run
+    def _slots(self) -> Slots:
+        selector = self._run.plan.selector
+        assert isinstance(selector, Slots)
+        return selector
 
-    def _speed(self, slot: int) -> float:
+    def _speed(self, number: int) -> float:
         self.end_chunk()
-        newest, age = len(self._run.records), int(self._run.state.selector["age"][slot]) + 1
+        newest = len(self._run.records)
+        age = self._slots.age_of(self._run.selector_state, number) + 1
         return median_speed(speed for record, speed in self._speeds.items() if record > newest - age)
 
-    def _return_in(self, name: str, slot: int) -> float:
-        run, seeds = self._run, self._group.selector.seeds
-        members = slice(slot * seeds, (slot + 1) * seeds)
-        everyone = self._all_policies()
+    def _return_in(self, name: str, number: int) -> float:
+        run, everyone = self._run, self._all_policies()
+        members = self._slots.members_of(run.selector_state, number)
         parts = (everyone.actor, everyone.weights, everyone.env)
         actor, weights, trained_env = jax.tree.map(lambda x: x[members], parts)
         own, spec = Policies(actor, weights, trained_env, everyone.names[members]), run.plan.spec
@@ -138,9 +133,7 @@ class Measures:
         """Return the policies of all members, which are fetched once for all trials that end with a record."""
         run = self._run
         if self._policies is None or self._policies[0] != len(run.records):
-            agents, envs = run.plan.batched(run.state.roster)
-            policies = Policies(agents, run.policies(), envs, run.plan.names(run.state.roster))
-            self._policies = (len(run.records), policies)
+            self._policies = (len(run.records), run.member_policies())
         return self._policies[1]
 
 
@@ -193,7 +186,3 @@ def front_in_rows(front: Sequence[Mapping]) -> tuple[list[str], list[list]]:
     first = front[0]
     head = ["trial", *first["scores"], *first["params"]]
     return head, [[each["trial"], *each["scores"].values(), *each["params"].values()] for each in front]
-
-
-def _progress(state) -> tuple[float, int]:
-    return state.train_seconds, state.updates

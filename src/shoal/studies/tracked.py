@@ -1,4 +1,4 @@
-"""Runs in experiment trackers: a sink that sends a run from its folder while it trains, and `track` for finished runs.
+"""Runs in experiment trackers: a sink that sends a run from its folder while it trains.
 
 What a tracker gets is read from the files of the run folder. So nothing is kept in memory while a server is away, a
 resumed run goes on where the tracker's data ends, and a run that was never tracked can be sent later.
@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
-from shoal.core.kinds import checked_kinds
 from shoal.core.secrets import redacted, without_password
 from shoal.ops.statistics import quantiles
 from shoal.specs.settings import setting_in_words
 from shoal.specs.spec import RunSpec, by_path, short
-from shoal.tracking.events import Closed, Event, Finished, Recorded, Sink, Started
+from shoal.tracking.events import Event, Finished, Recorded, Sink, Started
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
 from shoal.tracking.sending import TrackerSink
 from shoal.tracking.tracker import AXIS, Entry, Point
@@ -30,7 +29,7 @@ from shoal.training.export import export
 from shoal.training.folder import RunFolder
 from shoal.training.records import IDENTITY_COLUMNS
 
-FILE, STUDY = "tracking.json", "study.json"
+FILE = "tracking.json"
 MOST_AUTOMATIC = 50  # settings that get a child each without being asked for
 MOST_LIVE = 50  # children that are written after every record; more are written at the end
 LONG = 30.0  # seconds: children that take longer to write are announced
@@ -219,70 +218,14 @@ def run_sinks(
     tracking = completed(tracking, before)
     check_children(spec, tracking.children)
     experiment = f"{short_name(spec.agent)}/{short_name(spec.env_name)}"
-    notes = _Notes(folder, tracking, within)
+    notes = TrackingFile(folder, tracking, within)
     return [
         notes,
         *(RunSink(folder, name, tracking, notes.root, experiment, notes.group) for name in tracking.trackers),
     ]
 
 
-@checked_kinds()
-def track(run: Path | str, to: Track = None, *, say: Any = None) -> dict[str, dict[str, Any]]:
-    """Send a run or study that was made before to experiment trackers; what they have already is not sent twice.
-
-        shoal.track("runs/ppo-CartPole-v1", "mlflow")
-
-    `to` is as `track` of `shoal.train`; by default, what the run was trained with. Returns what each tracker has: ids,
-    the newest step, and whether it is complete. `say` is called with every message. Raises ValueError if the run was
-    not tracked and `to` is missing, FileNotFoundError if there is no run, and ConnectionError if a tracker did not get
-    everything.
-    """
-    heard, folder = Heard(say), RunFolder(run)
-    if folder.has(STUDY):
-        from shoal.studies.tracked_study import track_study
-
-        return track_study(folder, to, heard)
-    spec = folder.read_spec()
-    if folder.policy.is_dir():
-        raise ValueError(f"{run} is an exported policy: track the run that it comes from.")
-    if to is None and not folder.has(FILE):
-        raise ValueError(f"{run} was not tracked so far: say where it is sent, as in `shoal track {run} --to mlflow`.")
-    steps = int(folder.read_curves(spec.members)[AXIS][-1])
-    is_complete = folder.has("summary.json")
-    before = stored(folder)
-    for sink in run_sinks(to, folder, spec, resume=True):
-        heard.take(sink.receive(Started(steps, steps)))
-        if is_complete:
-            heard.take(sink.receive(Finished(folder.read_json("summary.json"))))
-        heard.take(sink.receive(Closed("complete" if is_complete else "stopped")))
-        if isinstance(sink, RunSink) and not sink.is_sent:
-            raise ConnectionError(heard.texts[-1])
-    return keep_trackers(folder, before)["sent"]
-
-
-def keep_trackers(folder: RunFolder, before: Tracking | None) -> dict[str, Any]:
-    """Add the trackers that a run or study had before to its `tracking.json`; return what the file held."""
-    notes = folder.read_json(FILE)
-    also = before.trackers if before is not None else ()
-    folder.write_json(FILE, {**notes, "to": list(dict.fromkeys([*also, *notes["to"]]))})
-    return notes
-
-
-class Heard:
-    """Passes messages on, and keeps them."""
-
-    def __init__(self, say: Any) -> None:
-        self.texts: list[str] = []
-        self._say = say
-
-    def take(self, messages: Any) -> None:
-        for message in filter(None, messages or ()):
-            self.texts.append(message.text)
-            if self._say is not None:
-                self._say(message.text)
-
-
-class _Notes(Sink):
+class TrackingFile(Sink):
     """Writes `tracking.json` when the run folder has a spec: what is tracked where, and the key of the run."""
 
     def __init__(self, folder: RunFolder, tracking: Tracking, within: Path | None = None) -> None:

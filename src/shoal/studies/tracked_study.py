@@ -1,4 +1,4 @@
-"""Studies in experiment trackers: sinks that send the trials of a worker, and `track_study` for studies made before.
+"""Studies in experiment trackers: sinks that send the trials of a worker.
 
 All workers write to the same run of a tracker, whose key is in `tracking.json` in the folder of the study. Each sends
 the trials that it trained, and the one that writes the results sends these. A study that goes on has the same key.
@@ -10,36 +10,31 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import optuna
 
 from shoal.core.secrets import password_of
-from shoal.studies.results import FIGURES, PRESET, TABLE, open_trials
-from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec
+from shoal.studies.results import FIGURES, PRESET, TABLE
+from shoal.studies.study import SPEC, SUMMARY, StudySpec
 from shoal.studies.tracked import (
     FILE,
-    Heard,
     command_again,
     completed,
     described,
-    keep_trackers,
     parameters_of,
     short_name,
     stored,
 )
 from shoal.studies.trial_events import TrialEvents
-from shoal.studies.trial_states import WORKER, trials_of
 from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded, in_turns
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
 from shoal.tracking.tracker import SHARED, Entry
 from shoal.tracking.trackers import tracker_for
 from shoal.tracking.trials import TRIAL, TrialSink
-from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
-from shoal.training.reading import read_json
 from shoal.training.stopping import Stopped
 
 ATTACHED = (TABLE, FIGURES, PRESET, SPEC, SUMMARY)
@@ -148,43 +143,6 @@ def closing(trackers: Sequence[StudySink], sinks: Sinks, opened: Callable[[], op
 def variables_for_workers(tracking: Tracking | None) -> dict[str, str]:
     """Return the environment variable by which worker processes get the password of a tracking URI."""
     return {"MLFLOW_TRACKING_URI": tracking.uri} if tracking is not None and password_of(tracking.uri) else {}
-
-
-def track_study(folder: RunFolder, to: Track, heard: Heard) -> dict[str, dict[str, Any]]:
-    """Send a study that was made before, as `shoal.track` does; the messages go to `heard`.
-
-    Raises ValueError if it was not tracked and `to` is missing, or if no trial has ended; FileExistsError if a worker
-    of the study is running; ConnectionError if a tracker did not get everything.
-    """
-    path, spec = folder.path, StudyFolder(folder.path).read_spec()
-    before, tracking = stored(folder), study_tracking(to, folder.path, is_new=False)
-    if tracking is None:
-        raise ValueError(
-            f"{path} was not tracked so far: say where it is sent, as in `shoal track {path} --to mlflow`."
-        )
-    study = open_trials(path)
-    workers = sorted(
-        {t.user_attrs[WORKER] for t in trials_of(study) if t.state.is_finished() and WORKER in t.user_attrs}
-    )
-    if not workers:
-        raise ValueError(f"no trial of the study {path} has ended: there is nothing to send.")
-    summary = read_json(path / SUMMARY) if (path / SUMMARY).exists() else {}
-    is_complete = "notes" in summary  # the results are written
-    with ExitStack() as stack:
-        for worker in workers:
-            if (path / "workers" / worker).is_dir():  # otherwise it is on another machine
-                stack.enter_context(claimed(path / "workers" / worker))
-        for worker in workers:
-            for sink in study_sinks(tracking, path, spec, worker):
-                sink.source = study
-                heard.take(sink.receive(next(sink.ended_trials())))
-                if is_complete and worker == workers[-1]:
-                    heard.take(sink.receive(Finished(summary)))
-                heard.take(sink.close("complete" if is_complete else "stopped"))
-                if not sink.is_sent:
-                    raise ConnectionError(heard.texts[-1])
-                sink.keep_state()
-    return keep_trackers(folder, before)["sent"]
 
 
 def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:

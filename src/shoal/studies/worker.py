@@ -63,7 +63,7 @@ class Worker:
         self.best: tuple[float, int] | None = None  # (score, number) of the best complete trial that is known here
         several = len(spec.objectives) > 1
         self.front = Front() if several else None  # then there is no best trial
-        self.measures = {group.name: Measures(spec.objectives, spec.score, group) for group in groups if several}
+        self.measures = {group.name: Measures(spec.objectives, spec.score) for group in groups if several}
         self.events = TrialEvents(folder.path, spec)
         self._stack = ExitStack()
 
@@ -271,15 +271,15 @@ class Worker:
     def _step(self, group: Group) -> None:
         run = group.run
         assert run is not None
-        before, measures = run.state.train_seconds, self.measures.get(group.name)
+        before, measures = run.train_seconds, self.measures.get(group.name)
         if measures is not None:
-            measures.begin_chunk()
+            measures.begin_chunk(run)
         in_slots = sum(len(each.held) for each in self.groups if each is not group)
         run.step()
         if measures is not None:
             measures.end_chunk()
         in_slots += len(set(run.records.columns["trial"][-1].tolist()) - {-1})
-        self._add_row(group, in_slots, run.state.train_seconds - before)
+        self._add_row(group, in_slots, run.train_seconds - before)
 
     def _add_row(self, group: Group, in_slots: int, train_seconds: float) -> None:
         """Append what the slots did since the last row to `slots.csv`, and show it."""

@@ -38,7 +38,7 @@ from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
 from shoal.training.pieces import Pieces
 from shoal.training.plan import Plan, outline_of
-from shoal.training.policy import upgraded
+from shoal.training.policy import Policies, upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
 from shoal.training.program import ChunkMetrics
@@ -256,6 +256,30 @@ class Run:
     def states(self) -> Any:
         """Return the agent states of all members as they are now: NumPy leaves [M, ...]."""
         return self.population.to_host().state
+
+    def member_policies(self) -> Policies:
+        """Return the policies of all members as they are now, with their agents, environments and names."""
+        agents, envs = self.plan.batched(self.state.roster)
+        return Policies(agents, self.policies(), envs, self.plan.names(self.state.roster))
+
+    @property
+    def updates(self) -> int:
+        """The updates that are done."""
+        return self.state.updates
+
+    @property
+    def train_seconds(self) -> float:
+        """The seconds of training so far, in this process and in those before it."""
+        return self.state.train_seconds
+
+    @property
+    def selector_state(self) -> Any:
+        """The state of the selector, which its own methods read and change; None before `open`."""
+        return self.state.selector
+
+    @selector_state.setter
+    def selector_state(self, changed: Any) -> None:
+        self.state = self.state.replace(selector=changed)
 
     # Parts of a chunk, in order.
 
