@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shoal.tracking.mlflow import Mlflow
-from shoal.tracking.tracker import AXIS, Entry, Point
+from shoal.tracking.tracker import AXIS, Entry, Point, Target
 
 NOW = 1_700_000_000.0
 _made: list[Path] = []  # the store; the fixture is made once for each folder of tests that imports it
@@ -18,7 +18,7 @@ def made_store(tmp_path_factory):
     pytest.importorskip("mlflow")
     if not _made:
         path = tmp_path_factory.mktemp("store") / "mlflow.db"
-        Mlflow(f"sqlite:///{path}", path.parent, "first").connect()
+        Mlflow(Target(path.parent / "run", path.parent, "first", f"sqlite:///{path}")).connect()
         _made.append(path)
     return _made[0]
 

@@ -41,7 +41,7 @@ def test_options_become_a_value():
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (("--track", "mflow"), "'mflow' is unknown. Did you mean mlflow?"),
+        (("--track", "mflow"), "'mflow' is not registered. Did you mean mlflow?"),
         (("--track", "mlflow", "--tag", "idea"), "--tag idea: a tag is written NAME=TEXT"),
         (("--tag", "a=1"), "--tag is for an experiment tracker: add --track"),
         (("--tracking-uri", "http://x"), "--tracking-uri is for an experiment tracker"),

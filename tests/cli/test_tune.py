@@ -87,7 +87,7 @@ MISTAKES = {
     "tune ppo CartPole-v1 --sampler cmaes --search clip": "cmaes needs at least two ranges of numbers",
     "tune ppo CartPole-v1 --storage sqlit:x --steps 4608": "Did you mean sqlite:",
     "tune ppo CartPole-v1 --trils 3": "Did you mean --trials?",
-    "tune ppo CartPole-v1 --track mflow": "'mflow' is unknown. Did you mean mlflow?",
+    "tune ppo CartPole-v1 --track mflow": "'mflow' is not registered. Did you mean mlflow?",
     "tune ppo CartPole-v1 --tag a=1": "--tag is for an experiment tracker: add --track",
     "tune ppo CartPole-v1 --track mlflow --track-children members": "a study has 'trials' or 'none'",
     "tune --resume runs/none": "runs/none is not the folder of a study: it does not exist",

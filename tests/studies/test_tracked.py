@@ -216,6 +216,39 @@ def test_an_unreachable_server_is_said_at_the_start_and_its_password_never(copy,
     assert not [text for text in texts if "secret" in text]
 
 
+OWN = """
+import json
+from shoal.tracking.tracker import Known, Tracker
+class Log(Tracker):
+    title = "Log"
+    def __init__(self, target):
+        self.path = target.folder / "log.txt"
+    def connect(self): pass
+    def open(self, entry): return Known()
+    def write(self, key, points):
+        with open(self.path, "a") as file:
+            file.writelines(f"{point.step}\\n" for point in points if "/" not in key)
+    def attach(self, key, files): pass
+    def end(self, key, how): pass
+    def children(self, key): return set()
+"""
+
+
+def test_a_tracker_in_a_file_gets_the_run_and_its_code_needs_consent_later(copy, tmp_path, monkeypatch):
+    file = tmp_path / "own_log.py"
+    file.write_text(OWN)
+    shoal.track(copy, f"{file}:Log")
+    assert (copy / "log.txt").read_text().split() == ["500", "1000", "1500", "2000", "2000"]  # the last: the summary
+    assert json.loads((copy / "tracking.json").read_text())["to"] == [f"{file}:Log"]
+    again = "import sys, shoal; shoal.track(sys.argv[1])"
+    words = [sys.executable, "-c", again, str(copy)]
+    assert subprocess.run(words, capture_output=True).returncode == 0  # it was used on this machine
+    file.write_text(OWN + "raise SystemExit(9)")
+    refused = subprocess.run(words, capture_output=True, text=True)
+    assert f"names the tracker {file}:Log, which you have neither named" in refused.stderr
+    assert f"To use it: --track {file}:Log" in refused.stderr
+
+
 KILLED = """
 import sys
 from shoal.studies import tracked

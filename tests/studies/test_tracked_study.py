@@ -236,7 +236,7 @@ def test_the_password_of_a_server_is_not_in_the_folder_and_reaches_the_workers(t
     tracking = Tracking("mlflow", uri="http://me:secret@127.0.0.1:9")
     (sink,) = study_sinks(tracking, tmp_path, made[0].spec, "w0")
     assert "secret" not in (tmp_path / "tracking.json").read_text()
-    assert sink.again() == f"shoal track {tmp_path} --to mlflow --tracking-uri http://me:***@127.0.0.1:9"
+    assert sink.resend_command() == f"shoal track {tmp_path} --to mlflow --tracking-uri http://me:***@127.0.0.1:9"
     assert study_tracking(None, tmp_path, is_new=False) == Tracking("mlflow", uri="http://me@127.0.0.1:9")
     for name, text in variables_for_workers(tracking).items():
         monkeypatch.setenv(name, text)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shoal.tracking.mlflow import MOST_METRICS, MOST_PARAMETERS, Mlflow, chunks, named, store
-from shoal.tracking.tracker import Known, Point
+from shoal.tracking.tracker import Known, Point, Target
 from stores import AXIS, client, entry, history, points, runs_in
 
 EXPERIMENT = "ppo/CartPole-v1"
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:::mlflow", "ignore:::sqlalchemy"
 
 @pytest.fixture
 def tracker(root):
-    made = Mlflow("", root, EXPERIMENT)
+    made = Mlflow(Target(root / "run", root, EXPERIMENT))
     made.connect()
     return made
 
@@ -43,7 +43,7 @@ def test_another_process_continues_the_run_with_the_same_key(tracker, root):
     tracker.write(entry().key, points(2))
     tracker.end(entry().key, "stopped")
     assert runs_in(root, EXPERIMENT)["my-run"].info.status == "KILLED"
-    later = Mlflow("", root, EXPERIMENT)
+    later = Mlflow(Target(root / "run", root, EXPERIMENT))
     later.connect()
     assert later.open(entry(parameters={"learning_rate": "0.5", "new": "1"})).steps == {100, 200}
     later.write(entry().key, points(1, first=3))
@@ -60,7 +60,7 @@ def test_children_lie_below_their_run_and_those_that_ended_are_known(tracker, ro
         tracker.open(child)
         tracker.write(child.key, points(2))
     tracker.end(f"{entry().key}/member/0", "complete")
-    later = Mlflow("", root, EXPERIMENT)
+    later = Mlflow(Target(root / "run", root, EXPERIMENT))
     later.connect()
     later.open(entry())
     assert later.children(entry().key) == {f"{entry().key}/member/0"}
@@ -89,7 +89,7 @@ def test_a_run_that_was_made_although_an_error_came_is_not_made_again(tracker, r
 
 
 def test_workers_that_begin_a_study_at_the_same_time_share_its_run(root):
-    workers = [Mlflow("", root, EXPERIMENT) for _ in range(2)]
+    workers = [Mlflow(Target(root / "run", root, EXPERIMENT)) for _ in range(2)]
     for worker in workers:
         worker.connect()
     first, second = workers

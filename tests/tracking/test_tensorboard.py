@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from shoal.tracking.tensorboard import TensorBoard, size_of
+from shoal.tracking.tracker import Target
 from stores import entry, points
 
 PNG = (
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:::tensorboard", "ignore:::google
 @pytest.fixture
 def board(tmp_path):
     pytest.importorskip("tensorboard")
-    made = TensorBoard(tmp_path / "run" / "tensorboard")
+    made = TensorBoard(Target(tmp_path / "run", tmp_path, ""))
     made.connect()
     return made
 
@@ -108,7 +109,7 @@ def test_a_child_that_comes_at_once_appears_when_it_is_complete(board):
 
 
 def test_workers_write_files_of_their_own(board):
-    other = TensorBoard(board.folder)
+    other = TensorBoard(Target(board.folder.parent, board.folder.parent.parent, ""))
     board.open(entry(worker="a"))
     board.write(entry().key, points(1))
     other.open(entry(worker="b"))

@@ -11,7 +11,7 @@ from shoal.tracking import background, sending, trials
 from shoal.tracking.events import Closed, Finished, Message, Sink, Sinks, TrialEnded
 from shoal.tracking.mlflow import Mlflow
 from shoal.tracking.progress import Warnings
-from shoal.tracking.tracker import Entry, Known, Tracker
+from shoal.tracking.tracker import Entry, Known, Target, Tracker
 from shoal.tracking.trials import TRIAL, TrialSink
 from stores import NOW, entry, history, runs_in
 
@@ -30,7 +30,7 @@ def trial(number: int, state: str = "complete", points: int = 2) -> TrialEnded:
 class Memory(Tracker):
     """A tracker that keeps everything, and fails while `away` is True."""
 
-    title, seconds_per_child = "Memory", 0.0
+    title = "Memory"
 
     def __init__(self):
         self.away, self.runs, self.points, self.ended = False, [], [], {}
@@ -65,7 +65,7 @@ def send(sink, events):
 
 
 def test_every_trial_is_a_child_of_the_study(root):
-    tracker = Mlflow("", root, EXPERIMENT)
+    tracker = Mlflow(Target(root / "run", root, EXPERIMENT))
     events = [trial(0), trial(1, "pruned", points=1), trial(2, "failed", points=0)]
     send(TrialSink(tracker, STUDY), [*events, Finished({"best_score": 1.0}), Closed()])
     runs = runs_in(root, EXPERIMENT)
@@ -80,9 +80,9 @@ def test_every_trial_is_a_child_of_the_study(root):
 
 
 def test_a_study_that_goes_on_sends_no_trial_twice(root):
-    send(TrialSink(Mlflow("", root, EXPERIMENT), STUDY), [trial(0), trial(1), Closed("stopped")])
+    send(TrialSink(Mlflow(Target(root / "run", root, EXPERIMENT)), STUDY), [trial(0), trial(1), Closed("stopped")])
     every = lambda: [trial(number) for number in range(4)]  # noqa: E731  # as a storage returns them
-    send(TrialSink(Mlflow("", root, EXPERIMENT), STUDY, trials=every), [trial(2), Closed()])
+    send(TrialSink(Mlflow(Target(root / "run", root, EXPERIMENT)), STUDY, trials=every), [trial(2), Closed()])
     runs = runs_in(root, EXPERIMENT)  # refuses two runs of one name
     assert len(runs) == 5
     assert [step for step, _ in history(root, runs["my-study"], TRIAL)] == [0, 1, 2, 3]
@@ -90,15 +90,15 @@ def test_a_study_that_goes_on_sends_no_trial_twice(root):
 
 
 def test_a_child_that_was_written_before_a_kill_is_not_written_again(root):
-    tracker = Mlflow("", root, EXPERIMENT)
+    tracker = Mlflow(Target(root / "run", root, EXPERIMENT))
     tracker.connect()
     first = TrialSink(tracker, STUDY)
-    first.note(trial(0))
+    first.observe(trial(0))
     write = tracker.write
     tracker.write = lambda key, points: write(key, points) if key != STUDY.key else 1 / 0  # killed at this point
     with pytest.raises(ZeroDivisionError):
         first.send("")
-    send(TrialSink(Mlflow("", root, EXPERIMENT), STUDY), [trial(0), Closed()])
+    send(TrialSink(Mlflow(Target(root / "run", root, EXPERIMENT)), STUDY), [trial(0), Closed()])
     runs = runs_in(root, EXPERIMENT)
     assert set(runs) == {"my-study", "trial 0000"} and len(history(root, runs["trial 0000"], "score")) == 2
 
@@ -117,7 +117,7 @@ def test_memory_does_not_grow_while_a_tracker_is_away_and_no_trial_is_lost(monke
     tracker.away = True
     sink = TrialSink(tracker, STUDY, trials=lambda: (trial(number) for number in range(20)), again="shoal track S")
     send(sink, [trial(number) for number in range(20)])
-    assert len(sink._waiting) == 5 and sink.left() == "20 trials"
+    assert len(sink._waiting) == 5 and sink.unsent() == "20 trials"
     tracker.away = False
     send(sink, [Closed()])
     steps = [step for key, step, _ in tracker.points if key == STUDY.key]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from shoal.tracking.tracker import Target
 from shoal.tracking.wandb import Wandb
 from stores import entry, points
 
@@ -48,7 +49,7 @@ def tracker(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
-    made = Wandb(tmp_path, "ppo/CartPole-v1")
+    made = Wandb(Target(tmp_path, tmp_path.parent, "ppo/CartPole-v1"))
     made.connect()
     return made
 

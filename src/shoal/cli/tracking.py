@@ -13,7 +13,8 @@ def add_tracking(parser: argparse.ArgumentParser, option: str = "--track") -> No
         option,
         dest="track",
         metavar="NAME,...",
-        help="send the run to mlflow, tensorboard or wandb, in the background; with --resume, `none` ends that",
+        help="send the run to mlflow, tensorboard, wandb or my_tracker.py:MyTracker, in the background; with --resume, "
+        "`none` ends that",
     )
     group.add_argument(
         "--tracking-uri",
@@ -34,7 +35,8 @@ def add_tracking(parser: argparse.ArgumentParser, option: str = "--track") -> No
 
 def tracking_in(options: argparse.Namespace) -> Any:
     """Return what the options ask for, as `track=` of the library. Raises ValueError for options without a tracker."""
-    from shoal.tracking.request import NOTHING, TRACKERS, Tracking, tags_of
+    from shoal.core.registry import TRACKERS
+    from shoal.tracking.request import NOTHING, Tracking, tags_of
 
     rest = {
         "uri": options.tracking_uri,

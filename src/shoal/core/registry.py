@@ -1,8 +1,8 @@
-"""The registries of environments, agents and selectors by name. A decorator on a class registers it; there is no list.
+"""The registries of environments, agents, selectors and experiment trackers by name. There is no list.
 
-All modules of `shoal.envs`, `shoal.population.meta_envs`, `shoal.agents` or `shoal.population` are imported when a name
-is first looked up. Other packages add names through the entry-point groups `shoal.envs`, `shoal.agents` and
-`shoal.selectors`: each entry point is a module that registers on import.
+A decorator on a class registers it. All modules of the packages of a registry, such as `shoal.envs`, are imported when
+a name is first looked up. Other packages add names through the entry-point groups `shoal.envs`, `shoal.agents`,
+`shoal.selectors` and `shoal.trackers`: each entry point is a module that registers on import.
 
 `PREFIX/NAME` is an environment of another library, such as `brax/ant`: the module `PREFIX` of `shoal.interop.sources`
 has a function `entry(NAME)` that returns its `Entry`. It is imported when such a name is first looked up.
@@ -34,8 +34,8 @@ Cls = TypeVar("Cls", bound=type)
 
 USER_MODULE = "shoal_user_"  # prefix of the module name under which a user's own file is imported
 # By kind; a class without the method is not of that kind.
-REQUIRED_METHODS = {"selector": "select", "agent": "bind", "env": "transition"}
-IN_WORDS = {"agent": "agent", "env": "environment", "selector": "selector"}
+REQUIRED_METHODS = {"selector": "select", "agent": "bind", "env": "transition", "tracker": "attach"}
+IN_WORDS = {"agent": "agent", "env": "environment", "selector": "selector", "tracker": "tracker"}
 
 
 class Entry(NamedTuple):
@@ -66,15 +66,18 @@ class Entry(NamedTuple):
 
 
 class Registry(Mapping[str, Entry]):
-    """The registered names of one kind ("env", "agent" or "selector"), a mapping from name to entry."""
+    """The registered names of one kind (such as "env"), a mapping from name to entry."""
 
-    def __init__(self, kind: str, package: str, *more_packages: str, sources: str = "") -> None:
+    def __init__(
+        self, kind: str, package: str, *more_packages: str, sources: str = "", has_structs: bool = True
+    ) -> None:
         """Set up an empty registry. The packages are imported, with all modules, when a name is first looked up.
 
-        `sources` is a package with a module for each other library whose names are `MODULE/NAME`.
+        `sources` is a package with a module for each other library whose names are `MODULE/NAME`. `has_structs`:
+        whether the classes are structs, which a command lists and builds from fields.
         """
         self.kind = kind
-        self.sources = sources
+        self.sources, self.has_structs = sources, has_structs
         self.packages = (package, *more_packages)
         self.group = f"shoal.{kind}s"  # of entry points
         self._entries: dict[str, Entry] = {}
@@ -126,9 +129,9 @@ class Registry(Mapping[str, Entry]):
         registered = self._aliases.get(name, name)
         if registered not in self._entries:
             if name.endswith(".py"):
-                raise ValueError(f"{name} is a file: {_classes_hint(Path(name))}")
+                raise ValueError(f"{name} is a file: {_classes_hint(Path(name), self.has_structs)}")
             if (file := Path(f"{name.partition('.')[0]}.py")).is_file():  # my_env or my_env.MyEnv
-                raise UnknownNameError(f"{name} is written as in Python: {_classes_hint(file)}")
+                raise UnknownNameError(f"{name} is written as in Python: {_classes_hint(file, self.has_structs)}")
             if other := next((each for each in REGISTRIES if each is not self and name in each), None):
                 raise UnknownNameError(f"{name} is {_a(other.kind)}, not {_a(self.kind)}.")
             if Path(name).exists():
@@ -139,7 +142,8 @@ class Registry(Mapping[str, Entry]):
                 )
             if found := _defined_beside(name):
                 raise unknown_name(self.kind, name, (), f"Write {found}: the class is defined in that file.")
-            every = instead_of(self.kind, name) or f"`shoal {self.kind}s` lists every name."
+            names = f"`shoal {self.kind}s` lists every name." if self.has_structs else f"Choose {', '.join(self)}."
+            every = instead_of(self.kind, name) or names
             raise unknown_name(self.kind, name, (*self._entries, *self._aliases), every, self._aliases)
         return self._entries[registered]
 
@@ -194,10 +198,10 @@ class Registry(Mapping[str, Entry]):
             has = "" if near else f" It has {', '.join(classes) or 'no class'}."
             raise UnknownNameError(f"{where} has no class {attribute!r}.{near}{has}")
         found, is_none = getattr(module, attribute), f"{where}:{attribute} is no {IN_WORDS[self.kind]}"
-        if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+        if not isinstance(found, type) or self.has_structs and not dataclasses.is_dataclass(found):
             if isinstance(found, type) and issubclass(found, Struct):
                 raise ValueError(f"{line_of(found) or path}: write @struct above `class {attribute}`.")
-            raise ValueError(f"{is_none}: name a class that has @struct above it.")
+            raise ValueError(f"{is_none}: name a class{' that has @struct above it' * self.has_structs}.")
         required = REQUIRED_METHODS.get(self.kind)
         if required and not hasattr(found, required):
             others = (_a(kind) for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))
@@ -207,10 +211,10 @@ class Registry(Mapping[str, Entry]):
 
 
 def _a(kind: str) -> str:
-    return f"{'a' if kind == 'selector' else 'an'} {IN_WORDS[kind]}"
+    return f"{'an' if kind in ('agent', 'env') else 'a'} {IN_WORDS[kind]}"
 
 
-def _classes_hint(path: Path) -> str:
+def _classes_hint(path: Path, has_structs: bool = True) -> str:
     """Which class of a file may be meant, found without running it. Raises FileNotFoundError if there is none."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: write the path of a Python file, as in my_env.py:MyEnv.")
@@ -218,7 +222,10 @@ def _classes_hint(path: Path) -> str:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
         return f"name a class in it, as in {path}:MyEnv. As it is now, Python cannot read it: {error}."
-    classes = [f"{path}:{name}" for name in _decorated_classes(tree)]
+    found = [part.name for part in tree.body if isinstance(part, ast.ClassDef)]
+    classes = [f"{path}:{name}" for name in (_decorated_classes(tree) if has_structs else found)]
+    if not has_structs:
+        return f"name the class in it, {' or '.join(classes) or f'as in {path}:MyClass'}."
     return f"name the class in it, {' or '.join(classes) or f'as in {path}:MyEnv; now it has no class with @struct'}."
 
 
@@ -306,11 +313,13 @@ def loaded_file(path: Path) -> Any:
 ENVS = Registry("env", "shoal.envs", "shoal.population.meta_envs", sources="shoal.interop.sources")
 AGENTS = Registry("agent", "shoal.agents")
 SELECTORS = Registry("selector", "shoal.population")
-REGISTRIES = (ENVS, AGENTS, SELECTORS)
+TRACKERS = Registry("tracker", "shoal.tracking", has_structs=False)
+REGISTRIES = (ENVS, AGENTS, SELECTORS, TRACKERS)
 
 env = ENVS.register
 agent = AGENTS.register
 selector = SELECTORS.register
+tracker = TRACKERS.register
 
 
 def make(name: str, **fields: Any) -> Env:
@@ -330,6 +339,7 @@ class register:  # noqa: N801  # used as a namespace: @shoal.register.env("Drift
     env = staticmethod(ENVS.register)
     agent = staticmethod(AGENTS.register)
     selector = staticmethod(SELECTORS.register)
+    tracker = staticmethod(TRACKERS.register)
 
 
 def agent_class(name: str) -> type:

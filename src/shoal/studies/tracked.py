@@ -18,13 +18,14 @@ import numpy as np
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.secrets import redacted, without_password
 from shoal.ops.statistics import quantiles
+from shoal.specs.consent import UNNAMED, has_consent, remember, source_of
 from shoal.specs.settings import setting_in_words
 from shoal.specs.spec import RunSpec, by_path, short
 from shoal.tracking.events import Event, Finished, Recorded, Sink, Started
 from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
 from shoal.tracking.sending import TrackerSink
-from shoal.tracking.tracker import AXIS, Entry, Point
-from shoal.tracking.trackers import tracker_for
+from shoal.tracking.tracker import AXIS, Entry, Point, Target
+from shoal.training import pyfunc
 from shoal.training.export import export
 from shoal.training.folder import RunFolder
 from shoal.training.records import IDENTITY_COLUMNS
@@ -60,7 +61,7 @@ class RunSink(TrackerSink):
         `experiment` is the experiment's name if `tracking` has none. `group` names the command where it has several
         runs.
         """
-        super().__init__(tracker_for(name, tracking, folder.path, root, experiment))
+        super().__init__(tracking.open(name, Target(folder.path, root, experiment)))
         self.folder, self.name, self.tracking, self.group = folder, name, tracking, group
         self._steps = 0  # environment steps of the newest record that is on the disk with its checkpoint
         self._finished = False
@@ -70,7 +71,7 @@ class RunSink(TrackerSink):
         self._children: list[Child] = []
         self._sent: dict[str, int] = {}  # step of the newest point that was sent, by key
 
-    def note(self, event: Event) -> str:
+    def observe(self, event: Event) -> str:
         """Look how far the run is."""
         match event:
             case Started(steps):
@@ -82,7 +83,7 @@ class RunSink(TrackerSink):
                 self._steps, self.began, self._finished = summary["steps_per_member"], True, True
         return ""
 
-    def send(self, how: str) -> None:
+    def send(self, status: str) -> None:
         """Send the records, and at the end the children that wait for it, files, and the policies."""
         if not self.began:
             return
@@ -93,16 +94,16 @@ class RunSink(TrackerSink):
         curves = self._curves(spec) if steps else {}
         self._send_points(self._key, curves, steps, slice(None))
         is_live = len(self._children) <= MOST_LIVE
-        if is_live or how and self._finished:
+        if is_live or status and self._finished:
             for child in self._children:
-                self._send_child(child, curves, steps, how)
-        if not how:
+                self._send_child(child, curves, steps, status)
+        if not status:
             return
         if self._finished:
             self._send_result(curves)
-        self.tracker.end(self._key, how)
+        self.tracker.end(self._key, status)
 
-    def left(self) -> str:
+    def unsent(self) -> str:
         """The records that were not sent."""
         try:
             spec = self.folder.read_spec()
@@ -113,13 +114,13 @@ class RunSink(TrackerSink):
         missing = int(np.sum(steps > self._sent.get(self._key, -1)))
         return f"{missing} of {len(steps)} records" if missing else ""
 
-    def again(self) -> str:
+    def resend_command(self) -> str:
         """The command that sends the run, or the rest of it."""
         return command_again(self.folder.path, self.name, self.tracking.uri)
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         """Note in the run folder what the tracker has."""
-        is_complete = self.is_sent and self.how == "complete"
+        is_complete = self.is_sent and self.status == "complete"
         state = {**self.tracker.state(), "steps": self._sent.get(self._key, 0), "complete": is_complete}
         notes = self.folder.read_json(FILE)
         self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
@@ -168,7 +169,7 @@ class RunSink(TrackerSink):
             self._sent[key] = new[-1].step
             self.progress()
 
-    def _send_child(self, child: Child, curves: Curves, steps: int, how: str) -> None:
+    def _send_child(self, child: Child, curves: Curves, steps: int, status: str) -> None:
         key = f"{self._key}/{child.label}"
         if key in self._ended and (key in self._sent or self._had >= steps):
             return  # ended by this process, or by an earlier one that has sent all records
@@ -178,8 +179,8 @@ class RunSink(TrackerSink):
             entry = Entry(key, child.name, child.parameters, tags, self._started, self._key, live=is_live)
             self._sent[key] = max(self.tracker.open(entry).steps, default=-1)
         self._send_points(key, curves, steps, child.members)
-        if how:
-            self.tracker.end(key, how)
+        if status:
+            self.tracker.end(key, status)
             self._ended.add(key)
 
     def _send_result(self, curves: Curves) -> None:
@@ -200,7 +201,7 @@ class RunSink(TrackerSink):
                 return
             self.tracker.attach(key, {"policies/last": last, "policies/best": best})
             self.progress()
-            self.tracker.add_policy(key, last)
+            self.tracker.add_policy(key, last, pyfunc.__name__)
 
 
 def run_sinks(
@@ -211,11 +212,9 @@ def run_sinks(
     A resumed run goes on with the trackers that it had, unless `track` names others, or "none". `within` is the folder
     of the command, where it has several runs.
     """
-    before = stored(folder) if resume else None
-    tracking = before if before is not None and track is None else tracking_of(track)
+    tracking = completed(track, folder, is_new=not resume)
     if tracking is None:
         return []
-    tracking = completed(tracking, before)
     check_children(spec, tracking.children)
     experiment = f"{short_name(spec.agent)}/{short_name(spec.env_name)}"
     notes = TrackingFile(folder, tracking, within)
@@ -259,22 +258,38 @@ def described(tracking: Tracking) -> dict[str, Any]:
 def stored(folder: RunFolder) -> Tracking | None:
     """Return the `Tracking` of a run or study that was tracked before; otherwise None.
 
-    The file has no password: a URI has one if MLFLOW_TRACKING_URI is the same URI with a password.
+    The file has no password: a URI has one if the variable of its tracker, such as MLFLOW_TRACKING_URI, is the same URI
+    with a password. Raises ValueError if it names code that the user has not allowed.
     """
     if not folder.has(FILE):
         return None
-    notes, known = folder.read_json(FILE), os.environ.get("MLFLOW_TRACKING_URI", "")
+    notes = folder.read_json(FILE)
+    for name in notes["to"]:
+        if (source := source_of(name)) and not has_consent(source):
+            raise ValueError(
+                f"{folder.path / FILE} names the tracker {name}, which {UNNAMED}, so its code is not executed. To use "
+                f"it: --track {name}; to end the tracking: --track {NOTHING} (in Python track=...)."
+            )
+    found = Tracking(notes["to"], "", notes["experiment"], notes["children"], notes["tags"])
+    known = os.environ.get(found.uri_variable, "")
     uri = known if notes["uri"] and without_password(known) == notes["uri"] else notes["uri"]
-    return Tracking(notes["to"], uri, notes["experiment"], notes["children"], notes["tags"])
+    return dataclasses.replace(found, uri=uri)
 
 
-def completed(tracking: Tracking, old: Tracking | None) -> Tracking:
-    """Return the `Tracking` with the options of an older one where it has none itself."""
-    if old is None:
+def completed(track: Track, folder: RunFolder, *, is_new: bool) -> Tracking | None:
+    """Return how a run or study is tracked: as `track` says, with the options that it had before; None: not at all.
+
+    Without `track` it goes on with the trackers that it had, unless it `is_new`.
+    """
+    tracking = tracking_of(track)
+    remember(source for name in (tracking.trackers if tracking else ()) if (source := source_of(name)))
+    if is_new or track is not None and tracking is None or (old := stored(folder)) is None:
         return tracking
+    if tracking is None:
+        return old
     return dataclasses.replace(
         tracking,
-        uri=tracking.uri or (old.uri if "mlflow" in tracking.trackers else ""),
+        uri=tracking.uri or (old.uri if tracking.uri_variable else ""),
         experiment=tracking.experiment or old.experiment,
         children=old.children if tracking.children == "auto" else tracking.children,
         tags={**old.tags, **tracking.tags},

@@ -26,13 +26,11 @@ from shoal.studies.tracked import (
     described,
     parameters_of,
     short_name,
-    stored,
 )
 from shoal.studies.trial_events import TrialEvents
 from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded, in_turns
-from shoal.tracking.request import NOTHING, Track, Tracking, tracking_of
-from shoal.tracking.tracker import SHARED, Entry
-from shoal.tracking.trackers import tracker_for
+from shoal.tracking.request import NOTHING, Track, Tracking
+from shoal.tracking.tracker import SHARED, Entry, Target
 from shoal.tracking.trials import TRIAL, TrialSink
 from shoal.training.folder import RunFolder
 from shoal.training.stopping import Stopped
@@ -51,7 +49,7 @@ class StudySink(TrialSink):
         self._events = TrialEvents(folder.path, spec)
         agent, env = short_name(spec.run.agent), short_name(spec.run.env_name)
         super().__init__(
-            tracker_for(name, tracking, folder.path, folder.path.absolute().parent, f"{agent}/{env}"),
+            tracking.open(name, Target(folder.path, folder.path.absolute().parent, f"{agent}/{env}")),
             _entry(folder, spec, tracking, worker),
             children=tracking.children != NOTHING,
             trials=self.ended_trials,
@@ -68,18 +66,18 @@ class StudySink(TrialSink):
         if not isinstance(event, Closed):
             yield from super().receive(event)
 
-    def close(self, how: str) -> Generator[Message | None, None, None]:
+    def close(self, status: str) -> Generator[Message | None, None, None]:
         """Send the rest, and the end of the study; yield what the user is told.
 
         A worker that has no more trials and does not write the results leaves the run open for the one that does.
         """
-        yield from super().receive(Closed(SHARED if how == "complete" and self._summary is None else how))
+        yield from super().receive(Closed(SHARED if status == "complete" and self._summary is None else status))
 
-    def note(self, event: Event) -> str:
+    def observe(self, event: Event) -> str:
         """Keep a trial, or the numbers of the summary, until they are sent."""
-        return super().note(Finished(numbers_of(event.summary)) if isinstance(event, Finished) else event)
+        return super().observe(Finished(numbers_of(event.summary)) if isinstance(event, Finished) else event)
 
-    def ended(self) -> None:
+    def on_end(self) -> None:
         """Note in `tracking.json` what the tracker has, if this worker writes the results: no other one does then."""
         if self._summary is not None:
             self.keep_state()
@@ -87,7 +85,7 @@ class StudySink(TrialSink):
     def keep_state(self) -> None:
         """Write the ids of the tracker's run to `tracking.json`."""
         notes = self.folder.read_json(FILE)
-        state = {**self.tracker.state(), "complete": self.is_sent and self.how == "complete"}
+        state = {**self.tracker.state(), "complete": self.is_sent and self.status == "complete"}
         self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
 
     def _files(self) -> Mapping[str, Path]:
@@ -100,13 +98,10 @@ def study_tracking(track: Track, path: Path, *, is_new: bool) -> Tracking | None
 
     Raises ValueError for children that a study does not have, and as `Tracking` does.
     """
-    before = None if is_new else stored(RunFolder(path))
-    tracking = before if before is not None and track is None else tracking_of(track)
-    if tracking is None:
-        return None
-    if tracking.children in ("settings", "members"):
+    tracking = completed(track, RunFolder(path), is_new=is_new)
+    if tracking is not None and tracking.children in ("settings", "members"):
         raise ValueError(f"children={tracking.children!r} is for a run: a study has 'trials' or 'none'.")
-    return completed(tracking, before)
+    return tracking
 
 
 def study_sinks(
@@ -126,23 +121,23 @@ def closing(trackers: Sequence[StudySink], sinks: Sinks, opened: Callable[[], op
 
     `opened` returns the study in its storage, which the block opens before the first trial ends.
     """
-    how = "failed"
+    status = "failed"
     try:
         yield
-        how = "complete"
+        status = "complete"
     except (Stopped, KeyboardInterrupt):
-        how = "stopped"
+        status = "stopped"
         raise
     finally:
         for tracker in trackers:
             tracker.source = opened() if tracker.began else None
-        for message in filter(None, in_turns(tracker.close(how) for tracker in trackers)):
+        for message in filter(None, in_turns(tracker.close(status) for tracker in trackers)):
             sinks.receive(message)
 
 
 def variables_for_workers(tracking: Tracking | None) -> dict[str, str]:
     """Return the environment variable by which worker processes get the password of a tracking URI."""
-    return {"MLFLOW_TRACKING_URI": tracking.uri} if tracking is not None and password_of(tracking.uri) else {}
+    return {tracking.uri_variable: tracking.uri} if tracking is not None and password_of(tracking.uri) else {}
 
 
 def numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:

@@ -104,8 +104,8 @@ def tune(
     it, only `trials`, to extend it, and `fresh_seeds` may then be given. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
     save it and raise `Stopped`.
 
-    With `workers` above 1 as many processes on this machine share the trials. They run `shoal tune --resume`; a worker
-    that dies is reported, and the others take over its trials, `grace` seconds after its last heartbeat.
+    With `workers` above 1 as many processes on this machine share the trials; a worker that dies is
+    reported, and the others take over its trials, `grace` seconds after its last heartbeat.
 
     With `ray` the `workers` are actors on a Ray cluster, each with `worker_cpus` CPUs and `worker_gpus` GPUs: "auto" is
     the cluster of this machine, "HOST:PORT" another one. All nodes must see the folder of the study and its storage.
@@ -178,17 +178,15 @@ def tune(
     all_sinks = Sinks([study_sink() if progress else Warnings(), *sinks, *([] if starts_workers else trackers)])
     own = Worker(spec, folder, space, groups, all_sinks, name=worker, grace=grace)
     if starts_workers:
-        options = [
-            "--no-report",  # this process prints the results
-            "--grace",
-            f"{grace:g}",
-            *["--no-figures"] * (not figures),
-            "--trust-source",  # this process has the user's consent
-            *["--track", NOTHING] * (tracking is None),
-            *["--devices", str(devices)] * bool(devices),
-            *["--memory-limit-gb", str(memory_limit_gb)] * bool(memory_limit_gb),
-        ]
-        own.start_others(queue, names, options, variables_for_workers(tracking), cluster)
+        arguments = {
+            "trust_source": True,  # this process has the user's consent
+            "figures": figures,
+            "cache": cache,
+            "devices": devices,
+            "memory_limit_gb": memory_limit_gb,
+            "track": NOTHING if tracking is None else tracking.trackers,
+        }
+        own.start_others(queue, names, arguments, variables_for_workers(tracking), cluster)
         return StudyResult(folder.path)
     with closing(trackers, all_sinks, lambda: own.study):
         own.run(queue)

@@ -1,7 +1,6 @@
 """A worker of a study, in which trials of Optuna fill the slots of compiled programs."""
 
 import csv
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -26,7 +25,7 @@ from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec, summary_o
 from shoal.studies.trial_events import TrialEvents
 from shoal.studies.trial_states import COMPLETE, PRUNED
 from shoal.studies.trials import TrialStore
-from shoal.studies.worker_processes import REQUESTED, run_workers
+from shoal.studies.worker_processes import REQUESTED, command, run_workers
 from shoal.tracking.events import Closed, Finished, Searched, Sinks
 from shoal.training.claim import claimed
 from shoal.training.folder import RunFolder
@@ -132,20 +131,20 @@ class Worker:
         self,
         queue: Sequence[Mapping[str, Any]],
         names: Sequence[str],
-        options: Sequence[str],
+        arguments: Mapping[str, Any],
         variables: Mapping[str, str],
         cluster: RayWorkers | None = None,
     ) -> None:
         """Begin the study, and let workers in processes of their own train its trials until all have ended.
 
-        `options` and `variables`: flags and environment variables of the processes. They run on this machine, or on a
-        cluster, which is disconnected at the end.
+        `arguments` of `shoal.tune` and environment `variables` are those of the processes. They run on this machine, or
+        on a cluster, which is disconnected at the end.
         Raises Stopped if they were stopped, WorkerError if the study is not over because workers failed.
         """
         study = self.prepare(queue)
         url, again = self.folder.storage(self.spec), f"shoal tune --resume {self.folder.path}"
-        command = [sys.executable, "-m", "shoal", "tune", "--resume", str(self.folder.path.resolve())]
-        commands = {name: [*command, "--worker", name, *options] for name in names}
+        path = str(self.folder.path.resolve())
+        commands = {name: command(**arguments, resume=path, worker=name, grace=self.grace) for name in names}
         try:
             run, secret = run_workers if cluster is None else cluster.run, password_variables(url)
             ended = run(commands, self.folder.path / "workers", self.sinks.say, {**variables, **secret})

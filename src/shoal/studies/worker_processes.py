@@ -1,14 +1,16 @@
 """Several worker processes of one study on this machine: start them, show their output, pass Ctrl-C on."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 from shoal.training.stopping import REQUESTS
 
@@ -18,6 +20,12 @@ OUTPUT = "output.txt"
 REQUESTED = [
     128 + getattr(signal, name) for name in REQUESTS if hasattr(signal, name)
 ]  # statuses of workers that stopped when asked
+
+
+def command(**arguments: Any) -> list[str]:
+    """Return the command of the process of a worker, which calls `shoal.tune` with these arguments."""
+    # -P: files in the folder where it runs must not replace modules.
+    return [sys.executable, "-P", "-m", f"{__package__}.worker_process", json.dumps(arguments)]
 
 
 def worker_names(count: int, most: int = MOST_WORKERS, where: str = "one machine") -> list[str]:

@@ -103,7 +103,7 @@ class Searched(NamedTuple):
 class Closed(NamedTuple):
     """The last event of every run or study."""
 
-    how: str = "complete"  # or "stopped", after a request to stop, or "failed"
+    status: str = "complete"  # or "stopped", after a request to stop, or "failed"
 
 
 Event = Opened | Compiled | Started | Recorded | Turned | TrialEnded | Message | Finished | Searched | Closed

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from shoal.core.registry import tracker
 from shoal.core.secrets import redacted
-from shoal.tracking.tracker import SHARED, Entry, Known, Point, Tracker
+from shoal.tracking.tracker import SHARED, Entry, Known, Point, Target, Tracker
 
 Item = TypeVar("Item")
 
@@ -27,7 +28,6 @@ PAGE = 1_000  # runs in one answer of a search
 KEY, MADE, PARENT = "shoal.key", "shoal.made", "mlflow.parentRunId"  # tags
 KIND = {"mlflow.experimentKind": "custom_model_development"}  # the page then shows training first
 POLICY = "policy"  # the name of the model of a run
-LOADER = "shoal.training.pyfunc"  # the module that loads the policy for MLflow
 STATUS = {"complete": "FINISHED", "pruned": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -37,18 +37,21 @@ ENVIRONMENT = {
 }
 
 
+@tracker("mlflow")
 class Mlflow(Tracker):
     """Writes runs to an MLflow store."""
 
-    title = "MLflow"
+    title, package, install = "MLflow", "mlflow", "shoal[mlflow]"
+    longest_experiment = 500
+    uri_variable = "MLFLOW_TRACKING_URI"
     seconds_per_child = 0.024  # a SQLite store; see docs/tracking.md
 
-    def __init__(self, uri: str, root: Path, experiment: str) -> None:
-        """`uri`: empty for MLFLOW_TRACKING_URI, and without it a store under `root`. Nothing is opened yet."""
+    def __init__(self, target: Target) -> None:
+        """Without a URI: the store of MLFLOW_TRACKING_URI, and without that a file in the folder of the runs."""
         for name, content in ENVIRONMENT.items():
             os.environ.setdefault(name, content)
-        self.uri, self.artifacts = store(uri, root)
-        self.experiment = experiment
+        self.uri, self.artifacts = store(target.uri, target.root)
+        self.experiment = target.experiment
         if self.uri.startswith("http"):
             self.seconds_per_child = 0.12
         self._client: Any = None
@@ -132,12 +135,12 @@ class Mlflow(Tracker):
             else:
                 raise ValueError(f"MLflow keeps the names of files: {path} cannot become {name}.")
 
-    def end(self, key: str, how: str) -> None:
+    def end(self, key: str, status: str) -> None:
         """Set the status of a run, unless another process will."""
         if self._parameters.get(key):
             self.write(key, [])
-        if how != SHARED:
-            self._client.set_terminated(self._runs[key], STATUS[how])
+        if status != SHARED:
+            self._client.set_terminated(self._runs[key], STATUS[status])
         for known in (self._runs, self._parameters, self._axes):
             known.pop(key, None)
 
@@ -155,10 +158,10 @@ class Mlflow(Tracker):
             if not (token := page.token):
                 return found
 
-    def add_policy(self, key: str, folder: Path) -> str:
+    def add_policy(self, key: str, folder: Path, loader: str) -> str:
         """Add the policy as a logged model, `models:/ID`, and as an artifact of the run, `runs:/RUN/policy`.
 
-        Loading it (`mlflow.pyfunc.load_model`) imports the module `shoal.training.pyfunc`; nothing is unpickled.
+        Loading it (`mlflow.pyfunc.load_model`) imports the module `loader`; nothing is unpickled.
         """
         from mlflow.entities import LoggedModelOutput
         from mlflow.models import Model
@@ -170,7 +173,7 @@ class Mlflow(Tracker):
         with tempfile.TemporaryDirectory() as place:
             about = Model(artifact_path=model.artifact_location, run_id=run, model_id=model.model_id)
             version = ".".join(str(part) for part in sys.version_info[:3])
-            about.add_flavor("python_function", loader_module=LOADER, data=folder.name, python_version=version)
+            about.add_flavor("python_function", loader_module=loader, data=folder.name, python_version=version)
             about.save(str(Path(place) / "MLmodel"))
             self._client.log_model_artifacts(model.model_id, place)
             self._client.log_model_artifacts(model.model_id, str(folder), folder.name)
@@ -237,7 +240,7 @@ def store(uri: str, root: Path) -> tuple[str, Path | None]:
 
     Artifacts of a SQLite file lie beside it. A relative path in the URI is made absolute.
     """
-    uri = uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+    uri = uri or os.environ.get(Mlflow.uri_variable, "")
     if not uri:
         uri = f"sqlite:///{root.absolute() / 'mlflow.db'}"
     if uri.startswith("sqlite:///"):

@@ -6,15 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shoal.core.errors import did_you_mean
+from shoal.core.registry import TRACKERS, Entry
+from shoal.tracking.tracker import Target, Tracker
 
-# The package that each tracker needs and its name in sentences. The extra that installs the package has the key's name.
-TRACKERS = {
-    "mlflow": ("mlflow", "MLflow"),
-    "tensorboard": ("tensorboard", "TensorBoard"),
-    "wandb": ("wandb", "Weights & Biases"),
-}
 CHILDREN = ("auto", "none", "settings", "members", "trials")
-LONGEST_EXPERIMENTS = {"mlflow": 500, "wandb": 128}  # characters of an experiment's name that a tracker accepts
 LONGEST_TAG = 250  # characters of a tag's name
 NOTHING = "none"  # the word of `--track` for no tracker, also where the run to resume has one
 
@@ -25,11 +20,12 @@ class Tracking:
 
         shoal.train("ppo", "CartPole-v1", track=shoal.Tracking("mlflow", tags={"idea": "small networks"}))
 
-    `to`: "mlflow", "tensorboard", "wandb", or several of them. `uri`: MLflow's tracking URI; by default that of the
-    environment variable MLFLOW_TRACKING_URI, and without it the file `mlflow.db` beside the run folders. `experiment`:
-    the name of MLflow's experiment and of W&B's project; by default AGENT/ENV. `children`: what gets a run of its own
-    below that of the command: "settings", "members", in a study "trials", or "none"; "auto" takes settings if there
-    are 2 to 50, and trials in a study. `tags`: texts by name.
+    `to`: "mlflow", "tensorboard", "wandb", one of your own (`my_tracker.py:MyTracker`, or a registered name), or
+    several of them. `uri`: MLflow's tracking URI; by default that of the environment variable MLFLOW_TRACKING_URI, and
+    without it the file `mlflow.db` beside the run folders. `experiment`: the name of MLflow's experiment and of W&B's
+    project; by default AGENT/ENV. `children`: what gets a run of its own below that of the command: "settings",
+    "members", in a study "trials", or "none"; "auto" takes settings if there are 2 to 50, and trials in a study.
+    `tags`: texts by name.
 
     Raises ValueError for an unknown tracker or kind of children, and for names that are too long for a tracker;
     TypeError for a name or tags that are no texts, and ImportError for a tracker whose package is not installed.
@@ -44,11 +40,10 @@ class Tracking:
     def __post_init__(self) -> None:
         names = self.to.split(",") if isinstance(self.to, str) else list(self.to)
         names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
-        for name in names:
-            _check_tracker(name)
         if not names:
             raise ValueError(f"no tracker is named: choose {', '.join(TRACKERS)}.")
-        object.__setattr__(self, "to", tuple(names))
+        entries = [_entry(name) for name in names]
+        object.__setattr__(self, "to", tuple(entry.name for entry in entries))
         if self.children not in CHILDREN:
             near = did_you_mean(self.children, CHILDREN)
             raise ValueError(f"children={self.children!r} is unknown.{near} Choose {', '.join(CHILDREN)}.")
@@ -58,23 +53,38 @@ class Tracking:
             raise TypeError(f"tags={self.tags!r} must be a dict of texts: tags={{'idea': 'small networks'}}.")
         if not isinstance(self.experiment, str):
             raise TypeError(f"experiment={self.experiment!r:.60} must be a text.")
-        for name in names:
-            if len(self.experiment) > (most := LONGEST_EXPERIMENTS.get(name, len(self.experiment))):
+        for entry in entries:
+            if len(self.experiment) > entry.cls.longest_experiment:
                 raise ValueError(
                     f"experiment={self.experiment!r:.40}... has {len(self.experiment):,} characters, and "
-                    f"{TRACKERS[name][1]} accepts {most}: choose a shorter name."
+                    f"{entry.cls.title} accepts {entry.cls.longest_experiment}: choose a shorter name."
                 )
         if long := [name for name in self.tags if len(name) > LONGEST_TAG]:
             raise ValueError(
                 f"the tag {long[0]!r:.40}... has a name of more than {LONGEST_TAG} characters: shorten it."
             )
-        if self.uri and "mlflow" not in self.to:
-            raise ValueError(f"a tracking URI is for mlflow, which is not among the trackers ({', '.join(self.to)}).")
+        if self.uri and not self.uri_variable:
+            takers = ", ".join(name for name, entry in TRACKERS.items() if entry.cls.uri_variable)
+            raise ValueError(f"a tracking URI is for {takers}, not for the trackers {', '.join(self.to)}.")
 
     @property
     def trackers(self) -> tuple[str, ...]:
         """The names of the trackers."""
         return tuple(self.to)
+
+    @property
+    def uri_variable(self) -> str:
+        """The environment variable for the URI of the trackers; empty if none of them takes a URI."""
+        return next((variable for name in self.to if (variable := TRACKERS[name].cls.uri_variable)), "")
+
+    def open(self, name: str, target: Target) -> Tracker:
+        """Return one of the trackers; nothing is imported, opened or written yet.
+
+        The experiment and the URI of `target` are those of this request, where it has them.
+        """
+        entry = TRACKERS[name]
+        own = target._replace(experiment=self.experiment or target.experiment, uri=self.uri)
+        return entry.cls(own, **entry.preset)
 
 
 Track = str | Sequence[str] | Tracking | None
@@ -105,16 +115,17 @@ def tags_of(texts: Sequence[str]) -> dict[str, str]:
     return tags
 
 
-def _check_tracker(name: str) -> None:
+def _entry(name: str) -> Entry:
+    """Return a registered tracker, or one in a file or module, as `file.py:Class`, whose package is installed."""
     if name == NOTHING:
         raise ValueError(f"{NOTHING!r} means no tracker at all: leave the others out, or leave it out.")
-    if name not in TRACKERS:
-        raise ValueError(
-            f"tracker {name!r} is unknown.{did_you_mean(name, TRACKERS)} Choose {', '.join(TRACKERS)}, or several "
-            f"with commas between them."
-        )
-    package, title = TRACKERS[name]
-    if importlib.util.find_spec(package) is None:  # not imported here: that takes seconds
+    entry = TRACKERS[name]
+    if not issubclass(entry.cls, Tracker):
+        raise TypeError(f"{name} is no tracker: derive the class from shoal.tracking.tracker.Tracker.")
+    package = entry.cls.package
+    if package and importlib.util.find_spec(package) is None:  # not imported here: that takes seconds
         raise ImportError(
-            f"{title} needs the package {package!r}, which is not installed: pip install 'shoal[{name}]'."
+            f"{entry.cls.title} needs the package {package!r}, which is not installed: pip install "
+            f"'{entry.cls.install or package}'."
         )
+    return entry

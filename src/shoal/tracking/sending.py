@@ -19,8 +19,8 @@ SHORT = 3.0  # seconds of waiting at the end for a tracker that did not answer a
 class TrackerSink(Sink):
     """Tells a thread that there is something to send; at the end waits for it, and says what was not sent.
 
-    A subclass writes `note`, which looks at an event, and `send`, which the thread calls. The run is never stopped and
-    hardly slowed by a tracker: nothing waits for it before the end, and there only while it makes progress.
+    A subclass writes `observe`, which looks at an event, and `send`, which the thread calls. The run is never stopped
+    and hardly slowed by a tracker: nothing waits for it before the end, and there only while it makes progress.
     """
 
     unanswered: ClassVar[set[tuple[str, str]]] = set()  # trackers and URIs for which the run before waited in vain
@@ -29,7 +29,7 @@ class TrackerSink(Sink):
         """Nothing is sent before the first event."""
         self.tracker = tracker
         self.began = False  # whether there is something to send: a subclass sets it
-        self.how = ""  # how the run ended; empty before
+        self.status = ""  # how the run ended; empty before
         self._background = Background(self._send, f"shoal {tracker.title}")
         self.remarks: list[str] = []  # about what is left out on purpose, for the user
         self._complained = self._over = False
@@ -41,25 +41,25 @@ class TrackerSink(Sink):
         return self._background.error is None and self._background.is_done
 
     @abc.abstractmethod
-    def note(self, event: Event) -> str:
+    def observe(self, event: Event) -> str:
         """Look at an event, in the thread of the run. Returns a message for the user, or an empty text."""
 
     @abc.abstractmethod
-    def send(self, how: str) -> None:
+    def send(self, status: str) -> None:
         """Send everything that is to be sent now, in the background thread. Calls `progress` from time to time.
 
-        `how` says how the run has ended; it is empty before. After an error the call is repeated.
+        `status` says how the run has ended; it is empty before. After an error the call is repeated.
         """
 
     @abc.abstractmethod
-    def left(self) -> str:
+    def unsent(self) -> str:
         """Return what was not sent, as a text: `12 of 20 records`; empty if everything was."""
 
     @abc.abstractmethod
-    def again(self) -> str:
+    def resend_command(self) -> str:
         """Return the command that sends what was not sent."""
 
-    def ended(self) -> None:  # noqa: B027  # most need nothing here
+    def on_end(self) -> None:  # noqa: B027  # most need nothing here
         """Called in the thread of the run when nothing more is sent."""
 
     def progress(self) -> None:
@@ -68,12 +68,12 @@ class TrackerSink(Sink):
 
     def receive(self, event: Event) -> Iterator[Message | None]:
         """Let the thread send what is new; yield a message when the tracker stops answering, or answers again."""
-        if text := self.note(event):
+        if text := self.observe(event):
             yield Message(text)
         if isinstance(event, Message):
             return
         if isinstance(event, Closed):
-            yield from self._close(event.how)
+            yield from self._close(event.status)
             return
         error = self._background.error
         if (error is not None) != self._complained:
@@ -88,23 +88,23 @@ class TrackerSink(Sink):
         self._background.ask()
 
     def _send(self) -> None:
-        how = self.how
+        status = self.status
         if self._over:
             return
         self.tracker.connect()
         self.progress()
-        self.send(how)
+        self.send(status)
         self.unanswered.discard(self._place)
-        self._over = bool(how)
+        self._over = bool(status)
 
-    def _close(self, how: str) -> Iterator[Message | None]:
+    def _close(self, status: str) -> Iterator[Message | None]:
         """Wait until everything is sent, or until there is no hope, and say what was not sent.
 
         While it waits it yields None, so that several trackers are waited for at the same time.
         """
         if not self.began:
             return
-        self.how = how
+        self.status = status
         interrupted: KeyboardInterrupt | None = None
         began, said = time.monotonic(), False
         try:
@@ -113,7 +113,9 @@ class TrackerSink(Sink):
                     yield None
                     continue
                 said = True
-                yield Message(f"waiting for {self.tracker.title} (Ctrl-C ends it; `{self.again()}` sends the rest)")
+                yield Message(
+                    f"waiting for {self.tracker.title} (Ctrl-C ends it; `{self.resend_command()}` sends the rest)"
+                )
         except KeyboardInterrupt as error:
             interrupted = error
             self._background.give_up()
@@ -121,12 +123,12 @@ class TrackerSink(Sink):
             self.unanswered.add(self._place)
         if not self.is_sent:
             self.tracker.abandon()
-        self.ended()
+        self.on_end()
         yield from (Message(text) for text in self.remarks)
         if (error := self._background.error) is not None or interrupted:
-            what = self.left() or "the end of the run"
+            what = self.unsent() or "the end of the run"
             reason = in_short(error, self.tracker.uri) if error is not None else "it was interrupted"
-            text = f"{self.tracker.title} does not have {what}: {reason}. To send it: `{self.again()}`"
+            text = f"{self.tracker.title} does not have {what}: {reason}. To send it: `{self.resend_command()}`"
             yield Message(text, is_warning=True)
         elif where := self.tracker.where:
             yield Message(f"{self.tracker.title}: {where}")

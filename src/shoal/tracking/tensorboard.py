@@ -14,22 +14,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.tracking.tracker import Entry, Known, Point, Tracker
+from shoal.core.registry import tracker
+from shoal.tracking.tracker import Entry, Known, Point, Target, Tracker
 
 IMAGES = (".png", ".gif")
 LARGEST_IMAGE = 5_000_000  # bytes; TensorBoard sends whole images to the browser
 PARTIAL = ".partial"  # the end of the name of a file whose run comes at once and is not complete yet
 
 
+@tracker("tensorboard")
 class TensorBoard(Tracker):
     """Writes event files."""
 
-    title = "TensorBoard"
-    seconds_per_child = 0.01
+    title, package, install = "TensorBoard", "tensorboard", "shoal[tensorboard]"
 
-    def __init__(self, folder: Path) -> None:
-        """`folder` gets the event files."""
-        self.folder = folder
+    def __init__(self, target: Target) -> None:
+        """The event files are in the folder of the run."""
+        self.folder = target.folder / "tensorboard"
         self._main = ""
         self._axes: dict[str, str] = {}
         self._files: dict[str, Path] = {}
@@ -78,9 +79,9 @@ class TensorBoard(Tracker):
         now = time.time()
         self._append(key, [_event(now, 0, [value]) for value in values])
 
-    def end(self, key: str, how: str) -> None:
+    def end(self, key: str, status: str) -> None:
         """Give a file that came at once its final name."""
-        del how
+        del status
         path = self._files[key]
         if path.name.endswith(PARTIAL):
             os.replace(path, path.with_name(path.name.removesuffix(PARTIAL)))

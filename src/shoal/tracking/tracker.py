@@ -42,12 +42,25 @@ class Known(NamedTuple):
     is_complete: bool = False
 
 
+class Target(NamedTuple):
+    """Where a tracker writes: every tracker is made from one of these."""
+
+    folder: Path  # of the run or study
+    root: Path  # the folder of the default store: the one that has the run folders
+    experiment: str  # the name of the experiment or project
+    uri: str = ""  # that the user has given
+
+
 class Tracker(abc.ABC):
-    """Writes runs to one experiment tracker."""
+    """Writes runs to one experiment tracker. A subclass takes a `Target`; making it opens and writes nothing."""
 
     title: str  # its name in sentences
+    package: str = ""  # that it imports, and that may not be installed
+    install: str = ""  # what pip installs it from; empty: `package`
+    longest_experiment: int = 1_000  # characters of an experiment's name
+    uri_variable: str = ""  # the environment variable for its URI; empty for a tracker that takes no URI
     uri: str = ""  # of its server, if there is one; it may hold a password
-    seconds_per_child: float  # to write a child of a run: measured, for estimates
+    seconds_per_child: float = 0.01  # to write a child of a run: measured, for estimates
 
     @abc.abstractmethod
     def connect(self) -> None:
@@ -66,7 +79,7 @@ class Tracker(abc.ABC):
         """Add files and folders to a run, by the name that they get there; those of the same name are replaced."""
 
     @abc.abstractmethod
-    def end(self, key: str, how: str) -> None:
+    def end(self, key: str, status: str) -> None:
         """End a run: "complete", "stopped" (it can be continued), "pruned" or "failed".
 
         SHARED ends only the part of this process: another process ends the run.
@@ -76,9 +89,12 @@ class Tracker(abc.ABC):
     def children(self, key: str) -> set[str]:
         """Return the keys of the children of a run that the tracker has, and that have ended."""
 
-    def add_policy(self, key: str, folder: Path) -> str:
-        """Add an exported policy as a model that the tracker can load. Returns its name, empty where there is none."""
-        del key, folder
+    def add_policy(self, key: str, folder: Path, loader: str) -> str:
+        """Add an exported policy as a model that the tracker can load. Returns its name, empty where there is none.
+
+        `loader` is the module whose function `_load_pyfunc(folder)` returns the policy.
+        """
+        del key, folder, loader
         return ""
 
     def abandon(self) -> None:  # noqa: B027  # most keep nothing running

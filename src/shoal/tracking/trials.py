@@ -48,7 +48,7 @@ class TrialSink(TrackerSink):
         self._had: set[str] = set()  # keys of children that have ended; their scores are not yet in the study's run
         self._summary: Mapping[str, Any] | None = None
 
-    def note(self, event: Event) -> str:
+    def observe(self, event: Event) -> str:
         """Keep a trial until it is sent."""
         self.began = self.began or isinstance(event, (TrialEnded, Finished))
         if isinstance(event, TrialEnded):
@@ -60,7 +60,7 @@ class TrialSink(TrackerSink):
             self._summary = event.summary
         return ""
 
-    def send(self, how: str) -> None:
+    def send(self, status: str) -> None:
         """Send the waiting trials; at the end also those that were missed, files, and the end of the study."""
         if self._sent is None:
             known = self.tracker.open(self.study)
@@ -71,7 +71,7 @@ class TrialSink(TrackerSink):
             self._send_trials(some, self._sent)
             for _ in some:
                 self._waiting.popleft()
-        if not how:
+        if not status:
             return
         every = iter(self.trials())
         while some := list(islice(every, BATCH)):
@@ -82,14 +82,14 @@ class TrialSink(TrackerSink):
             if numbers and self._sent:
                 self.tracker.write(self.study.key, [Point(max(self._sent), self.study.started, numbers)])
             self.tracker.attach(self.study.key, self.files())
-        self.tracker.end(self.study.key, how)
+        self.tracker.end(self.study.key, status)
 
-    def left(self) -> str:
+    def unsent(self) -> str:
         """The number of trials that were not sent."""
         count = len(self._waiting) + self._missed
         return f"{count} trial{'s' * (count > 1)}" if count else ""
 
-    def again(self) -> str:
+    def resend_command(self) -> str:
         """The command that was given."""
         return self._again
 

@@ -11,23 +11,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from shoal.tracking.tracker import SHARED, Entry, Known, Point, Tracker
+from shoal.core.registry import tracker
+from shoal.tracking.tracker import SHARED, Entry, Known, Point, Target, Tracker
 
-LONGEST_PROJECT = 128  # characters
 LONGEST_TAG = 64
 LARGEST_FILE = 100_000_000  # bytes of a file that is uploaded
 
 
+@tracker("wandb")
 class Wandb(Tracker):
     """Writes runs to Weights & Biases. A child is a run of its own, in the group of its parent."""
 
-    title = "Weights & Biases"
+    title, package, install = "Weights & Biases", "wandb", "shoal[wandb]"
+    longest_experiment = 128
     seconds_per_child = 2.0  # for the most part the start of a run
 
-    def __init__(self, folder: Path, project: str) -> None:
-        """`folder` is that of the run; offline files are written there."""
-        self.folder = folder
-        self.project = re.sub(r"[/\\#?%:]", "-", project)[:LONGEST_PROJECT]
+    def __init__(self, target: Target) -> None:
+        """Offline files are written to the folder of the run."""
+        self.folder = target.folder
+        self.project = re.sub(r"[/\\#?%:]", "-", target.experiment)[: self.longest_experiment]
         self.is_offline = False
         self._wandb: Any = None
         self._owns_service = False
@@ -108,9 +110,9 @@ class Wandb(Tracker):
         if pictures:
             run.log(pictures)
 
-    def end(self, key: str, how: str) -> None:
+    def end(self, key: str, status: str) -> None:
         """End a run."""
-        self._runs.pop(key).finish(exit_code=0 if how in ("complete", "pruned", SHARED) else 1)
+        self._runs.pop(key).finish(exit_code=0 if status in ("complete", "pruned", SHARED) else 1)
         del self._axes[key]
 
     def children(self, key: str) -> set[str]:
