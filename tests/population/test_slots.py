@@ -58,7 +58,7 @@ class Script(Source):
         self.begun, self.events = 0, []
 
     @property
-    def is_dry(self):
+    def is_exhausted(self):
         return self.begun == len(self.settings)
 
     def ask(self, count):
@@ -80,7 +80,7 @@ class Script(Source):
 def planned(case, source=None, **changes):
     with jax.numpy_dtype_promotion("standard"):
         slots = Slots(settings=TRIALS[case], seeds=SEEDS, records=RECORDS)
-        slots = slots if source is None else slots.fed_by(source)
+        slots = slots if source is None else slots.with_source(source)
         spec = RunSpec(**{**CASES[case], "seeds": 2 * SEEDS, "records": RECORDS, "selector": slots, **changes})
         return make_plan(spec, selector=slots)
 
@@ -186,7 +186,7 @@ def state_and_standing(score, alive=None, age=0):
 
 def selected(source, *arguments, **options):
     state, standing = state_and_standing(*arguments, **options)
-    return SLOTS.fed_by(source).select(state, standing, make_key(0))
+    return SLOTS.with_source(source).select(state, standing, make_key(0))
 
 
 def test_a_diverged_trial_is_told_and_the_other_goes_on():
@@ -209,16 +209,16 @@ def test_a_member_without_an_episode_keeps_its_score_and_a_trial_without_any_is_
     state, _ = selected(source, [1, np.nan, np.nan, np.nan])
     assert source.events == [("report", 7, 1, 1.0)]
     _, standing = state_and_standing([np.nan, 3, np.nan, np.nan])
-    state, _ = SLOTS.fed_by(source).select(state, standing, make_key(0))
+    state, _ = SLOTS.with_source(source).select(state, standing, make_key(0))
     assert source.events[1:] == [("report", 7, 2, 2.0)]  # of 1 and 3
-    SLOTS.fed_by(source).select(state, standing, make_key(0))
+    SLOTS.with_source(source).select(state, standing, make_key(0))
     assert source.events[2:] == [("report", 7, 3, 2.0), ("tell", 5, None, "unscored"), ("tell", 7, 2.0, "")]
 
 
 def test_free_slots_rest_until_a_trial_comes():
     source = Script([{"learning_rate": 0.5}])
     roster = first_roster({"learning_rate": np.zeros(4, np.float32)}, np.asarray([0, 1, 0, 1]))
-    slots = SLOTS.fed_by(source)
+    slots = SLOTS.with_source(source)
     state, turnover = slots.fill(slots.begin(roster, make_key(0))[0], roster)
     assert turnover.source.tolist() == [-1, -1, REST, REST] and turnover.seed_index.tolist() == [0, 1, 0, 1]
     assert turnover.hyperparameters["learning_rate"].tolist() == [0.5, 0.5, 0, 0]
@@ -249,9 +249,9 @@ def test_sizes_that_do_not_fit_are_refused(message):
     changes = MISTAKES[message]
     slots = SLOTS.replace(records=4) if "4 records" in message else SLOTS
     if "steps" not in changes:
-        slots.fed_by(Script([])).check(OUTLINE)
+        slots.with_source(Script([])).check(OUTLINE)
     with pytest.raises(ValueError, match=message):
-        slots.fed_by(Script([])).check(OUTLINE._replace(**changes))
+        slots.with_source(Script([])).check(OUTLINE._replace(**changes))
 
 
 def test_trials_of_a_study_need_the_study():

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 import fake_worker
 from fake_worker import SPACE
 from shoal.studies.errors import WorkerError
-from shoal.studies.heartbeat import Stillness
+from shoal.studies.heartbeat import UnchangedTimer
 from shoal.studies.storage import open_study
 from shoal.studies.trial_states import FAIL, PRUNED, RETRY_OF, WAITING, trials_of
 from shoal.studies.trials import TrialStore
@@ -372,7 +372,7 @@ def test_a_worker_whose_name_was_taken_stops(study):
 
 
 def test_time_in_which_nobody_looked_does_not_count_as_standing_still():
-    still = Stillness(longest=2.0)
+    still = UnchangedTimer(longest=2.0)
     assert [still.look("w0", 1, now) for now in (0.0, 1.0, 100.0, 101.0)] == [0.0, 1.0, 3.0, 4.0]
     assert still.look("w0", 2, 102.0) == 0.0
 

@@ -44,7 +44,7 @@ class Source(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def is_dry(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether no further trial will come."""
 
     @abc.abstractmethod
@@ -79,7 +79,7 @@ class Listed(Source):
         self._settings, self._begun = settings, begun
 
     @property
-    def is_dry(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether all settings have begun."""
         return self._begun >= len(self._settings)
 
@@ -133,7 +133,7 @@ class Slots(Selector):
         fitted("settings", self.settings, Sequence[Mapping[str, Any]] | None)
         check_score(self.score)
 
-    def fed_by(self, source: Source) -> "Slots":
+    def with_source(self, source: Source) -> "Slots":
         """Return the selector with a source of trials, which `spec.json` does not hold."""
         fed = self.replace()
         object.__setattr__(fed, "source", source)  # no field of `__init__`, so that it is never described
@@ -170,7 +170,7 @@ class Slots(Selector):
             raise ValueError("nothing differs between the trials: give settings, such as [{'learning_rate': 1e-3}].")
         spans = {path: read_range(setting, path, span).written() for path, span in vary.items()}
         bound = self.replace(vary=spans, settings=settings)
-        return bound if self.source is None else bound.fed_by(self.source)
+        return bound if self.source is None else bound.with_source(self.source)
 
     def check(self, outline: Outline) -> None:
         """Raise ValueError for sizes that do not fit, and for trials without a score at their end."""
@@ -295,7 +295,7 @@ class Slots(Selector):
         turnover = Turnover.none(standing)._replace(
             source=np.where(is_idle, REST, np.arange(len(is_idle))),
             notes=tuple(notes),
-            finished=bool(is_idle.all()) and source.is_dry,
+            finished=bool(is_idle.all()) and source.is_exhausted,
         )
         return {**state, "trial": trial, "age": age, "score": scores}, turnover
 

@@ -36,7 +36,7 @@ SAVE_SHARE = 0.05  # of the time at most, for checkpoints: those of many replay 
 Ended = Callable[[int, Values | None, str], object]  # called with number, values (None: pruned) and reason of a trial
 
 
-class Feed(Source):
+class StudySource(Source):
     """Brings the trials of a store into the slots of one group, and their scores back."""
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class Feed(Source):
         return self._store
 
     @property
-    def is_dry(self) -> bool:
+    def is_exhausted(self) -> bool:
         """False: the driver of the study decides when it ends."""
         return False
 
@@ -96,7 +96,7 @@ class Group:
 
     name: str
     plan: Plan
-    feed: Feed
+    source: StudySource
     run: Run | None = None
 
     @property
@@ -119,7 +119,7 @@ class Group:
     @property
     def numbers(self) -> set[int]:
         """The numbers of the trials that are in the slots or wait for one."""
-        return {*self.held, *(trial.number for trial in self.feed.waiting)}
+        return {*self.held, *(trial.number for trial in self.source.waiting)}
 
     def release(self, number: int) -> None:
         """Free the slot of a trial that has ended elsewhere. Its members rest from the next chunk on."""
@@ -188,18 +188,18 @@ def plan_groups(
     parallel = study.parallel
     for index, shape in enumerate(shapes):
         name = f"group-{index}"
-        feed, saved = Feed(name), RunFolder(folder / name)
+        source, saved = StudySource(name), RunFolder(folder / name)
         if saved.has("spec.json"):
             spec = saved.read_spec()
         else:
             spec = _spec_of(study, space, shape, agent, env, parallel)
         selector: Any = build(spec.selector)
-        plan = make_plan(spec, agent, env, selector=selector.fed_by(feed), **limits)
+        plan = make_plan(spec, agent, env, selector=selector.with_source(source), **limits)
         if index == 0 and _must_share(plan, len(shapes), memory_limit) and not saved.has("spec.json"):
             parallel = math.ceil(study.parallel / len(shapes))
             spec = _spec_of(study, space, shape, agent, env, parallel)
-            plan = make_plan(spec, agent, env, selector=selector.fed_by(feed), **limits)
-        groups.append(Group(name, dataclasses.replace(plan, spec=pinned(plan)), feed))
+            plan = make_plan(spec, agent, env, selector=selector.with_source(source), **limits)
+        groups.append(Group(name, dataclasses.replace(plan, spec=pinned(plan)), source))
     return groups
 
 

@@ -23,7 +23,7 @@ ATTRIBUTE = "worker:"  # the study's user attribute `worker:NAME` holds the last
 MISSED = 4  # heartbeats that a living worker may miss
 
 
-class Stillness:
+class UnchangedTimer:
     """For how long each of some values has stood still while it was looked at."""
 
     def __init__(self, longest: float) -> None:
@@ -50,10 +50,10 @@ class Heartbeat:
         process = os.getpid()
         self._place = {"host": platform.node(), "machine": _machine(), "process": process, "began": _began(process)}
         self._token, self._count = uuid.uuid4().hex, 0
-        self._stillness = Stillness(2 * self.interval)
+        self._timer = UnchangedTimer(2 * self.interval)
         self._known: set[str | None] = set()
         self._dead: set[str] = set()
-        self._thief: dict[str, Any] | None = None  # the heartbeat of another process with this worker's name
+        self._other_process: dict[str, Any] | None = None  # the heartbeat of another process with this worker's name
         self._next_search = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"heartbeat of {worker}", daemon=True)
@@ -76,14 +76,14 @@ class Heartbeat:
         """End the heartbeat, and leave the name to the next process."""
         self._ended.set()
         self._thread.join(self.interval + 1)
-        if self._thief is None:
+        if self._other_process is None:
             with suppress(StorageError):  # it may be why the worker stops
                 self._write(left=True)
 
     def check(self) -> None:
         """Raise WorkerError where another process has taken the name."""
-        if self._thief is not None:
-            raise WorkerError(self._taken(self._thief))
+        if self._other_process is not None:
+            raise WorkerError(self._taken(self._other_process))
 
     def is_time_to_search(self) -> bool:
         """Return True every `interval` seconds: then look for trials of dead workers."""
@@ -99,14 +99,14 @@ class Heartbeat:
         """
         if worker in self._known:
             return worker in self._dead
-        return self._stillness.look(trial, worker, time.monotonic()) > self.grace
+        return self._timer.look(trial, worker, time.monotonic()) > self.grace
 
     def _keep(self) -> None:
         """Beat and look until the end. While the storage does not answer, the worker's own calls report it."""
         while not self._ended.wait(self.interval):
             with suppress(Exception):
                 self._look()
-                if self._thief is None:
+                if self._other_process is None:
                     self._write()
 
     def _look(self) -> None:
@@ -114,9 +114,9 @@ class Heartbeat:
         now = time.monotonic()
         for worker, record in self._records().items():
             if worker == self.worker:
-                self._thief = None if record["token"] == self._token else record
+                self._other_process = None if record["token"] == self._token else record
                 continue
-            still = self._stillness.look(worker, (record["token"], record["count"]), now)
+            still = self._timer.look(worker, (record["token"], record["count"]), now)
             is_dead = still > max(self.grace, MISSED * record["interval"])
             (self._dead.add if is_dead else self._dead.discard)(worker)
             self._known.add(worker)

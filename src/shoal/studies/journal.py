@@ -1,6 +1,7 @@
 """A log file as a storage of Optuna, which survives kills and full disks.
 
-The format is that of Optuna's `JournalFileBackend`, which reads these files: one operation in each line, as JSON.
+The format is that of Optuna's `JournalFileBackend`, which reads these files: one operation in each line, as JSON
+(docs/architecture.md says why its own class does not do).
 Three things differ. Each line ends with a checksum, which Optuna ignores. A line that was torn when its process was
 killed is removed before the next one is written. And a line is handed to the operating system at once, but is waited
 for (fsync) in `flush` only: a kill loses nothing; a power failure loses what came after the last `flush`, always the

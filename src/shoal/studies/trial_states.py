@@ -67,7 +67,7 @@ def is_interrupted(trial: FrozenTrial) -> bool:
     return trial.state is FAIL and FAILED not in trial.user_attrs
 
 
-def roots(trials: Sequence[FrozenTrial]) -> dict[int, int]:
+def first_attempts(trials: Sequence[FrozenTrial]) -> dict[int, int]:
     """Return the number of the first trial by that of its copies and copies of copies; an original is its own."""
     found: dict[int, int] = {}
     for trial in trials:  # by number: an original has a smaller one than its copy
@@ -75,7 +75,7 @@ def roots(trials: Sequence[FrozenTrial]) -> dict[int, int]:
     return found
 
 
-def places(trials: Sequence[FrozenTrial]) -> set[int]:
-    """Return the first trials (`roots`) of all that count or may still count: not of those that failed for good."""
-    root_of, copied = roots(trials), {t.user_attrs.get(RETRY_OF) for t in trials}
-    return {root_of[t.number] for t in trials if t.state is not FAIL or (is_interrupted(t) and t.number not in copied)}
+def counted(trials: Sequence[FrozenTrial]) -> set[int]:
+    """Return the first attempts that are complete, pruned, running, waiting, or will be retried."""
+    first_of, copied = first_attempts(trials), {t.user_attrs.get(RETRY_OF) for t in trials}
+    return {first_of[t.number] for t in trials if t.state is not FAIL or (is_interrupted(t) and t.number not in copied)}

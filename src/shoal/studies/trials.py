@@ -27,11 +27,11 @@ from shoal.studies.trial_states import (
     SECOND_COPY,
     WAITING,
     WORKER,
+    counted,
     deaths_of,
+    first_attempts,
     is_interrupted,
-    places,
     records,
-    roots,
     waiting_copy,
 )
 
@@ -105,7 +105,7 @@ class TrialStore:
         while len(asked) < count:
             if waiting:
                 frozen = self._start(waiting.pop(0))
-            elif self._has_place():
+            elif self._needs_more():
                 frozen = self._create()
             else:
                 break
@@ -270,7 +270,7 @@ class TrialStore:
 
     def _start(self, trial: FrozenTrial) -> FrozenTrial | None:
         """Start a waiting trial. None where another worker did, where the study has enough, and for a second copy."""
-        if not self._is_within(trial.number):
+        if not self._is_needed(trial.number):
             return None
         try:
             if not self._storage.set_trial_state_values(trial._trial_id, RUNNING):
@@ -286,29 +286,30 @@ class TrialStore:
         """Create a running trial of this worker. None where the study has enough."""
         new = optuna.trial.create_trial(state=RUNNING, user_attrs={WORKER: self.worker})
         trial = self._storage.get_trial(self._storage.create_new_trial(self._study_id, new))
-        if not self._is_within(trial.number):
+        if not self._is_needed(trial.number):
             return self._withdraw(trial._trial_id, ENOUGH)
         return trial
 
-    def _has_place(self) -> bool:
+    def _needs_more(self) -> bool:
         """Whether the study may need one more trial, as far as this worker sees."""
         trials = self._trials()
-        return len(trials) < self.trials or len(places(trials)) < self.trials
+        return len(trials) < self.trials or len(counted(trials)) < self.trials
 
     def _withdraw(self, trial_id: int, reason: str) -> None:
         self._storage.set_trial_user_attr(trial_id, FAILED, reason)
         self._storage.set_trial_state_values(trial_id, FAIL)
 
-    def _is_within(self, number: int) -> bool:
-        """Whether a trial is among the first `trials` places. Of workers that ask at once, exactly enough get True.
+    def _is_needed(self, number: int) -> bool:
+        """Whether the study still needs this trial. Of workers that ask at once, exactly enough get True.
 
-        The trial with the highest number among those that got True counted all others before it.
+        That is, whether its first attempt is among the first `trials` ones that are `counted`. The trial with the
+        highest number among those that got True saw all others before it.
         """
         if number < self.trials:
             return True
         trials = self._trials()
-        place = roots(trials)[number]
-        return sum(each <= place for each in places(trials)) <= self.trials
+        own = first_attempts(trials)[number]
+        return sum(first <= own for first in counted(trials)) <= self.trials
 
     def _is_second_copy(self, trial: FrozenTrial) -> bool:
         """Whether two workers made a copy of the same trial, and this is the later one."""

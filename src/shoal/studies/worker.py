@@ -117,7 +117,7 @@ class Worker:
             with self._stack, claimed(self.path), self.store, stop_requests(self.sinks.say) as stop:
                 self._say_plan(url)
                 for group in self.groups:
-                    group.feed.connect(self.store, self._ended, self.measures.get(group.name))
+                    group.source.connect(self.store, self._ended, self.measures.get(group.name))
                 self._adopt()
                 while not stop.is_set() and self._round(stop):
                     pass
@@ -261,7 +261,7 @@ class Worker:
         if any(number in group.numbers for group in self.groups):
             return
         values = {each.path: each.value(params[each.path]) for each in self.space.traced}
-        self.groups[self.space.group_of(params)].feed.waiting.append(Trial(number, values))
+        self.groups[self.space.group_of(params)].source.waiting.append(Trial(number, values))
 
     def _open(self, group: Group) -> None:
         sinks = [Messages(group.name, self.sinks.say)]
