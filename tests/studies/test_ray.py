@@ -10,7 +10,7 @@ import time
 import jax
 import pytest
 
-from shoal.studies.ray_workers import RayWorkers, WorkerProcess, _Watch
+from shoal.studies.ray_workers import RayWorker, RayWorkers, _Watch
 from shoal.studies.trial_states import trials_of
 from shoal.studies.tune import tune
 
@@ -155,14 +155,14 @@ def test_a_study_ends_though_a_node_is_removed(nodes, tmp_path, capsys, monkeypa
 def test_a_node_that_does_not_see_the_folder_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("shoal.studies.ray_workers.SEEN_SECONDS", 0.1)
     arguments = (command(SHOW), str(tmp_path / "w0"), str(tmp_path / "missing"), str(tmp_path), {}, range(1), 0)
-    assert "does not see the folder" in WorkerProcess().start(*arguments)
+    assert "does not see the folder" in RayWorker().start(*arguments)
     assert not (tmp_path / "w0").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 def test_a_process_on_a_node_uses_its_cores_and_the_processor(tmp_path, monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS")
-    proof, process = tmp_path / "proof", WorkerProcess()
+    proof, process = tmp_path / "proof", RayWorker()
     proof.touch()
     show = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['JAX_PLATFORMS'])"
     assert process.start(command(show), str(tmp_path / "w0"), str(proof), str(tmp_path), {}, range(1), 0) == ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from shoal.tracking.mlflow import store
-from shoal.training.stopping import REQUESTS
+from shoal.training.stopping import handled
 
 HOST = "127.0.0.1"
 MOST_PORTS = 65_535
@@ -59,17 +59,15 @@ def serve(root: Path, port: int, uri: str = "") -> int:
     }
     print(f"http://{HOST}:{port}  (Ctrl-C ends it; it takes some seconds to start)", flush=True)
     process = subprocess.Popen(words, env=environment, start_new_session=True)  # it starts workers of its own
-    asked: list[int] = []
+    signals: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:
         del frame
-        asked.append(signum)
+        signals.append(signum)
         os.killpg(process.pid, signal.SIGTERM)
 
-    for name in REQUESTS:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), end)
-    status = process.wait()
+    with handled(end):
+        status = process.wait()
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
-    return 0 if asked else status
+    return 0 if signals else status

@@ -1,27 +1,26 @@
 """The workers of a study on the machines of a Ray cluster: an actor of Ray for each, which runs its process.
 
 The actors count in Ray's accounts of CPUs and GPUs, and begin when a node has room. Each starts the same command as a
-worker on this machine (`shoal.studies.worker_processes`), with the interpreter of its node: a process of its own gets
-signals in its main thread, and sets JAX up before it imports it. All nodes must see the folder of the study.
+worker on this machine, with the interpreter of its node: a process of its own gets signals in its main thread, and sets
+JAX up before it imports it. All nodes must see the folder of the study.
 """
 
+import dataclasses
 import logging
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from shoal.core.errors import need
-from shoal.studies.worker_processes import OUTPUT, REQUESTED, lines_of, loss_in_words
-from shoal.training.stopping import REQUESTS
+from shoal.studies.worker_processes import Look, Statuses, WorkerProcess
+from shoal.training.stopping import handled
 
 MOST_ON_A_CLUSTER = 1000
 LOOK = 0.5  # seconds between two looks at the actors
@@ -47,19 +46,8 @@ os.execv(command[0], command)
 """
 
 
-class Look(NamedTuple):
-    """What an actor answers about its worker."""
-
-    lines: list[str]  # of output, since the last look
-    status: int | None  # as `subprocess.Popen.returncode`: None while the process runs
-
-
-class WorkerProcess:
-    """The process of a worker, on its node. An actor of Ray is one of these; it needs no Ray itself."""
-
-    def __init__(self) -> None:
-        self.process: subprocess.Popen[bytes] | None = None
-        self.output: IO[bytes] | None = None
+class RayWorker(WorkerProcess):
+    """An actor of Ray, with the process of a worker on its node."""
 
     def place(self) -> tuple[str, str]:
         """The name of this machine, and Ray's name of the node."""
@@ -88,42 +76,20 @@ class WorkerProcess:
             if time.monotonic() > end:
                 return f"does not see the folder {Path(proof).parent}: all nodes need a file system that they share"
             time.sleep(0.2)
-        variables = {**os.environ, "PYTHONUNBUFFERED": "1", **env}
+        variables = dict(env)
         if not gpus:
-            variables.setdefault("JAX_PLATFORMS", "cpu")
+            variables.setdefault("JAX_PLATFORMS", os.environ.get("JAX_PLATFORMS", "cpu"))
         elif gpus < 1:  # several workers share its memory
-            variables.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 * gpus:.2f}")
+            share = os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.9 * gpus:.2f}")
+            variables.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", share)
         mine = ",".join(map(str, _cores()[cores.start : cores.stop])) if cores.stop <= len(_cores()) else ""
+        words = [sys.executable, "-c", PRELUDE, str(os.getpid()), mine, sys.executable, *command[1:]]
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            with open(Path(folder) / OUTPUT, "wb") as output:
-                self.process = subprocess.Popen(
-                    [sys.executable, "-c", PRELUDE, str(os.getpid()), mine, sys.executable, *command[1:]],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=variables,
-                    cwd=directory if Path(directory).is_dir() else folder,
-                    start_new_session=True,
-                )
-            self.output = open(Path(folder) / OUTPUT, "rb")  # noqa: SIM115 - open as long as the actor
+            self.begin(words, Path(folder), variables, directory if Path(directory).is_dir() else folder)
         except OSError as error:
             return f"cannot begin in {folder}: {error.strerror or error}"
         return ""
-
-    def look(self) -> Look:
-        """Return the new lines of output, and whether the process has ended."""
-        assert self.process is not None and self.output is not None
-        status = self.process.poll()  # before its output is read, so that its last lines are
-        lines = list(lines_of(self.output, has_ended=status is not None))
-        if status is not None:
-            self.output.close()
-        return Look(lines, status)
-
-    def send(self, signum: int) -> None:
-        """Send a signal to the process. It does nothing to one that has ended."""
-        if self.process is not None:
-            self.process.send_signal(signum)
 
 
 def _cores() -> list[int]:
@@ -135,10 +101,9 @@ class _Worker:
     """A worker as the driver sees it."""
 
     def __init__(self, actor: Any) -> None:
-        self.actor, self.asked = actor, actor.place.remote()  # asked: the answer that is waited for
+        self.actor, self.pending = actor, actor.place.remote()  # pending: the answer that is waited for
         self.began, self.is_placed, self.has_begun = time.monotonic(), False, False
         self.node, self.share = "", 0  # Ray's name of the node, and which share of its cores the worker has
-        self.status: int | None = None
 
 
 class RayWorkers:
@@ -200,93 +165,76 @@ class RayWorkers:
         proof = folder / f".seen-{uuid.uuid4().hex}"
         proof.touch()
         signals: list[int] = []
-
-        def note(signum: int, frame: FrameType | None) -> None:
-            signals.append(signum)
-
-        kind = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=0)(WorkerProcess)
-        numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-        before = {number: signal.signal(number, note) for number in numbers}
+        kind = self.ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=0)(RayWorker)
         workers: dict[str, _Worker] = {}
         try:
-            workers |= {name: _Worker(kind.remote()) for name in commands}
-            watch = _Watch(self, workers, commands, folder, proof, say, env or {})
-            while not watch.is_over():
-                watch.look(signals)
-            return watch.statuses
+            with handled(lambda signum, frame: signals.append(signum)):
+                workers |= {name: _Worker(kind.remote()) for name in commands}
+                watch = _Watch(self, workers, commands, folder, proof, Statuses(commands, say), env or {})
+                while watch.statuses.running:
+                    watch.look(signals)
+                return watch.statuses.ended
         finally:
             for worker in workers.values():
                 self.ray.kill(worker.actor)
-            for number, handler in before.items():
-                signal.signal(number, handler)
             proof.unlink(missing_ok=True)
 
 
+@dataclasses.dataclass
 class _Watch:
     """Starts the processes of actors that have a place, and follows them until all have ended."""
 
-    def __init__(
-        self,
-        cluster: RayWorkers,
-        workers: Mapping[str, _Worker],
-        commands: Mapping[str, Sequence[str]],
-        folder: Path,
-        proof: Path,
-        say: Callable[[str], object],
-        env: Mapping[str, str],
-    ) -> None:
-        self.cluster, self.ray, self.workers, self.commands = cluster, cluster.ray, workers, commands
-        self.folder, self.proof, self.say, self.env = folder, proof, say, env
-        self.statuses: dict[str, int] = {}
-        self.stop = 0  # the signal that asked to stop
-        self.has_said_waiting = False
-
-    def is_over(self) -> bool:
-        """Whether all workers have ended."""
-        return len(self.statuses) == len(self.workers)
+    cluster: RayWorkers
+    workers: Mapping[str, _Worker]
+    commands: Mapping[str, Sequence[str]]
+    folder: Path
+    proof: Path
+    statuses: Statuses
+    env: Mapping[str, str]
+    stop: int = 0  # the signal that asked to stop
+    has_said_waiting: bool = False
 
     def look(self, signals: list[int]) -> None:
         """Pass signals on, read the answers that have come, and ask again."""
         while signals:
             self.stop = signals.pop(0)
-            for name in self._running():
+            for name in self.statuses.running:
                 self.workers[name].actor.send.remote(self.stop)
-        asked = {self.workers[name].asked: name for name in self._running()}
-        answers, _ = self.ray.wait([*asked], num_returns=len(asked), timeout=LOOK)
+        pending = {self.workers[name].pending: name for name in self.statuses.running}
+        answers, _ = self.cluster.ray.wait([*pending], num_returns=len(pending), timeout=LOOK)
         for answer in answers:
-            self._read(asked[answer], answer)
-        is_finished = 0 in self.statuses.values()
-        for name in self._running():
+            self._read(pending[answer], answer)
+        is_finished = 0 in self.statuses.ended.values()
+        for name in self.statuses.running:
             if not self.workers[name].is_placed and (self.stop or is_finished):
-                self.statuses[name] = 0 if is_finished else 128 + self.stop
+                self.statuses.end(name, 0 if is_finished else 128 + self.stop)
         self._say_waiting()
-        if len(answers) == len(asked):
+        if len(answers) == len(pending):
             time.sleep(LOOK)
-
-    def _running(self) -> list[str]:
-        return [name for name in self.workers if name not in self.statuses]
 
     def _read(self, name: str, answer: Any) -> None:
         worker = self.workers[name]
         try:
-            found = self.ray.get(answer)
-        except self.ray.exceptions.RayError as error:
-            if isinstance(error, self.ray.exceptions.ActorUnavailableError) and worker.has_begun:
-                worker.asked = worker.actor.look.remote()  # the network failed, or the actor died: the next answer says
+            found = self.cluster.ray.get(answer)
+        except self.cluster.ray.exceptions.RayError as error:
+            if isinstance(error, self.cluster.ray.exceptions.ActorUnavailableError) and worker.has_begun:
+                worker.pending = (
+                    worker.actor.look.remote()
+                )  # the network failed, or the actor died: the next answer says
                 return
-            if isinstance(error, self.ray.exceptions.RayTaskError) or not worker.is_placed:
-                self._end(name, REFUSED, f"cannot begin: {_last_line(error)}")
+            if isinstance(error, self.cluster.ray.exceptions.RayTaskError) or not worker.is_placed:
+                self._lose(name, REFUSED, f"cannot begin: {_last_line(error)}")
             else:
-                self._end(name, LOST, f"was lost, because its actor or node {worker.node[:8]} died")
+                self._lose(name, LOST, f"was lost, because its actor or node {worker.node[:8]} died")
             return
         if not worker.is_placed:
             self._start(name, *found)
         elif not worker.has_begun:
             if found:
-                self._end(name, REFUSED, found)
+                self._lose(name, REFUSED, found)
                 return
             worker.has_begun = True
-            worker.asked = worker.actor.look.remote()
+            worker.pending = worker.actor.look.remote()
             if self.stop:  # it came before the process began
                 worker.actor.send.remote(self.stop)
         else:
@@ -294,11 +242,11 @@ class _Watch:
 
     def _start(self, name: str, host: str, node: str) -> None:
         worker, cpus = self.workers[name], self.cluster.cpus
-        taken = {each.share for other, each in self.workers.items() if each.node == node and other not in self.statuses}
+        taken = {self.workers[other].share for other in self.statuses.running if self.workers[other].node == node}
         worker.share = next(share for share in range(len(taken) + 1) if share not in taken)
         worker.node, worker.is_placed = node, True
-        self.say(f"worker {name} is on {host} (node {node[:8]})")
-        worker.asked = worker.actor.start.remote(
+        self.statuses.say(f"worker {name} is on {host} (node {node[:8]})")
+        worker.pending = worker.actor.start.remote(
             list(self.commands[name]),
             str(self.folder / name),
             str(self.proof),
@@ -309,35 +257,30 @@ class _Watch:
         )
 
     def _show(self, name: str, found: Look) -> None:
-        for line in found.lines:
-            self.say(f"[{name}] {line}")
+        self.statuses.show(name, found)
         if found.status is None:
-            self.workers[name].asked = self.workers[name].actor.look.remote()
-            return
-        how = f"exit status {found.status}" if found.status > 0 else f"signal {-found.status}"
-        status = found.status if found.status >= 0 else 128 - found.status
-        self._end(name, status, f"ended with {how}" if status and found.status not in REQUESTED else "")
+            self.workers[name].pending = self.workers[name].actor.look.remote()
+        else:
+            self.cluster.ray.kill(self.workers[name].actor)  # frees its CPUs for a worker that waits
 
-    def _end(self, name: str, status: int, how: str) -> None:
-        self.statuses[name] = status
-        self.ray.kill(self.workers[name].actor)  # frees its CPUs for a worker that waits
-        if how:
-            self.say(loss_in_words(name, how, len(self._running())))
+    def _lose(self, name: str, status: int, how: str) -> None:
+        self.cluster.ray.kill(self.workers[name].actor)
+        self.statuses.end(name, status, how)
 
     def _say_waiting(self) -> None:
         now = time.monotonic()
         waiting = [
             name
-            for name in self._running()
+            for name in self.statuses.running
             if not self.workers[name].is_placed and now - self.workers[name].began > WAITED
         ]
         if not waiting or self.has_said_waiting:
             return
         self.has_said_waiting = True
-        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        nodes = [node["Resources"] for node in self.cluster.ray.nodes() if node["Alive"]]
         sizes = sorted((node.get("CPU", 0), node.get("GPU", 0)) for node in nodes)
         has = ", ".join(f"{cpus:g} and {gpus:g}" for cpus, gpus in sizes)
-        self.say(
+        self.statuses.say(
             f"{', '.join(waiting)}: waiting for a node with {self.cluster.cpus} free CPUs and {self.cluster.gpus:g} "
             f"GPUs; the nodes have {has}"
         )

@@ -1,4 +1,7 @@
-"""Several worker processes of one study on this machine: start them, show their output, pass Ctrl-C on."""
+"""The worker processes of a study: start them, show their output, pass Ctrl-C on.
+
+They run on this machine (`run_workers`), or on the nodes of a cluster (`shoal.studies.ray_workers`).
+"""
 
 import json
 import os
@@ -6,13 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from shoal.training.stopping import REQUESTS
+from shoal.training.stopping import REQUESTS, handled
 
 LOOK = 0.2  # seconds between two looks at the processes and their output
 MOST_WORKERS = 64
@@ -20,6 +23,84 @@ OUTPUT = "output.txt"
 REQUESTED = [
     128 + getattr(signal, name) for name in REQUESTS if hasattr(signal, name)
 ]  # statuses of workers that stopped when asked
+
+
+class Look(NamedTuple):
+    """The news of a worker."""
+
+    lines: list[str]  # of output, since the last look
+    status: int | None  # as `subprocess.Popen.returncode`: None while the process runs
+
+
+class WorkerProcess:
+    """The process of a worker. Its output is a file: a pipe would break, and end it, if its reader were killed."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.output: IO[bytes] | None = None
+
+    def begin(
+        self, command: Sequence[str], folder: Path, variables: Mapping[str, str], directory: str | None = None
+    ) -> int:
+        """Start the process, in a session of its own, where it gets no signal of a terminal. Returns its number."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / OUTPUT, "wb") as output:
+            self.process = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **variables},
+                cwd=directory,
+                start_new_session=True,
+            )
+        self.output = open(folder / OUTPUT, "rb")  # noqa: SIM115 - open until the process has ended
+        return self.process.pid
+
+    def look(self) -> Look:
+        """Return the new lines of output, and whether the process has ended."""
+        assert self.process is not None and self.output is not None
+        status = self.process.poll()  # before its output is read, so that its last lines are
+        lines = list(_lines_of(self.output, has_ended=status is not None))
+        if status is not None:
+            self.output.close()
+        return Look(lines, status)
+
+    def send(self, signum: int) -> None:
+        """Send a signal to the process. It does nothing to one that has ended."""
+        if self.process is not None:
+            self.process.send_signal(signum)
+
+
+class Statuses:
+    """The exit statuses of the workers that have ended. What the user is told about a worker goes to `say`."""
+
+    def __init__(self, names: Iterable[str], say: Callable[[str], object]) -> None:
+        self.ended: dict[str, int] = {}
+        self._names, self.say = list(names), say
+
+    @property
+    def running(self) -> list[str]:
+        """The names of the workers that have not ended."""
+        return [name for name in self._names if name not in self.ended]
+
+    def show(self, name: str, found: Look) -> None:
+        """Show the output of a worker, and its end, unless it was asked to stop: then it has said so itself."""
+        for line in found.lines:
+            self.say(f"[{name}] {line}")
+        if found.status is not None:
+            how = f"exit status {found.status}" if found.status > 0 else ""
+            how = f"signal {signal.Signals(-found.status).name}" if found.status < 0 else how
+            status = found.status if found.status >= 0 else 128 - found.status
+            self.end(name, status, f"ended with {how}" if status and status not in REQUESTED else "")
+
+    def end(self, name: str, status: int, how: str = "") -> None:
+        """Note the status of a worker that has ended; say `how`, if it was lost, and how many go on."""
+        self.ended[name] = status
+        left = len(self.running)
+        others = {0: "no other worker is left", 1: "1 other worker goes on"}.get(left, f"{left} other workers go on")
+        if how:
+            self.say(f"worker {name} {how}; {others}")
 
 
 def command(**arguments: Any) -> list[str]:
@@ -50,46 +131,23 @@ def run_workers(
     `password_variables`.
     The status of a worker that a signal has killed is 128 + the signal.
     """
-    processes: dict[str, subprocess.Popen[bytes]] = {}
-    outputs: dict[str, IO[bytes]] = {}
+    statuses, workers = Statuses(commands, say), {name: WorkerProcess() for name in commands}
 
     def forward(signum: int, frame: FrameType | None) -> None:
-        for process in processes.values():
-            process.send_signal(signum)  # does nothing to one that has ended
+        for worker in workers.values():
+            worker.send(signum)
 
-    numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-    before = {number: signal.signal(number, forward) for number in numbers}
-    try:
-        shares = _shares(len(commands))
-        for (name, command), cores in zip(commands.items(), shares, strict=True):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            path = folder / name / OUTPUT
-            processes[name] = _start(command, path, env or {}, cores)
-            outputs[name] = open(path, "rb")  # noqa: SIM115 - closed below
-        return _watch(processes, outputs, say)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for output in outputs.values():
-            output.close()
-
-
-def _start(command: Sequence[str], path: Path, env: Mapping[str, str], cores: Sequence[int]) -> subprocess.Popen[bytes]:
-    with open(path, "wb") as output:
-        # In a session of its own a process gets no signal from the terminal, which this process passes on. Its output
-        # is a file, because a pipe would break, and end it, if this process were killed.
-        process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **env},
-            start_new_session=True,
-        )
-    if cores:
-        with suppress(ProcessLookupError):  # it has ended
-            os.sched_setaffinity(process.pid, cores)
-    return process
+    with handled(forward):
+        for name, cores in zip(commands, _shares(len(commands)), strict=True):
+            process = workers[name].begin(commands[name], folder / name, env or {})
+            if cores:
+                with suppress(ProcessLookupError):  # it has ended
+                    os.sched_setaffinity(process, cores)
+        while statuses.running:
+            time.sleep(LOOK)
+            for name in statuses.running:
+                statuses.show(name, workers[name].look())
+    return statuses.ended
 
 
 def _shares(count: int) -> list[list[int]]:
@@ -100,31 +158,7 @@ def _shares(count: int) -> list[list[int]]:
     return [cores[number::count] for number in range(count)] if len(cores) >= count > 1 else [[]] * count
 
 
-def _watch(
-    processes: Mapping[str, subprocess.Popen[bytes]], outputs: Mapping[str, IO[bytes]], say: Callable[[str], object]
-) -> dict[str, int]:
-    statuses: dict[str, int] = {}
-    while len(statuses) < len(processes):
-        time.sleep(LOOK)
-        for name, process in processes.items():
-            status = process.poll()  # before its output is read, so that its last lines are
-            for line in lines_of(outputs[name], has_ended=status is not None):
-                say(f"[{name}] {line}")
-            if status is not None and name not in statuses:
-                statuses[name] = status if status >= 0 else 128 - status
-                if status and status not in REQUESTED:  # a worker that was asked to stop has said so itself
-                    how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
-                    say(loss_in_words(name, f"ended with {how}", len(processes) - len(statuses)))
-    return statuses
-
-
-def loss_in_words(name: str, how: str, left: int) -> str:
-    """Say that a worker has ended, and how many go on."""
-    others = {0: "no other worker is left", 1: "1 other worker goes on"}.get(left, f"{left} other workers go on")
-    return f"worker {name} {how}; {others}"
-
-
-def lines_of(output: IO[bytes], has_ended: bool) -> Iterator[str]:
+def _lines_of(output: IO[bytes], has_ended: bool) -> Iterator[str]:
     """The lines that were added to a file. A line without an end is left for the next look."""
     while line := output.readline():
         if not line.endswith(b"\n") and not has_ended:

@@ -58,6 +58,16 @@ def stop_requests(say: Callable[[str], None], when: Callable[[], str] = str) -> 
         _restore(before)
 
 
+@contextmanager
+def handled(on_signal: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Call `on_signal` for SIGINT, SIGTERM and SIGHUP in the block. Which are handled is as in `stop_requests`."""
+    before = _handle(on_signal)
+    try:
+        yield
+    finally:
+        _restore(before)
+
+
 class _Interruption(BaseException):
     """Raised inside a block that a signal ends; no `except Exception` of the block catches it."""
 
