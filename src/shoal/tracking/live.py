@@ -5,6 +5,7 @@ too few for everything, parts are left out from the end of a line; the percentag
 does a bar of at least `LEAST_BAR` columns if the terminal has 40.
 """
 
+import abc
 import os
 import sys
 import time
@@ -22,13 +23,56 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SEPARATOR = "  "
 
 
-class LiveDisplay(Sink):
-    """Draws the state of a run on a terminal, and messages above it."""
+class LiveSink(Sink):
+    """Draws its `lines` on a terminal four times a second, and texts above them."""
 
     def __init__(self, stream: Any = None) -> None:
         """Draw on a terminal; standard error by default."""
         self.stream: Any = stream or sys.stderr
         self._live: Any = None
+
+    @abc.abstractmethod
+    def lines(self, width: int) -> list[str]:
+        """Return the lines of the display, each of at most `width` columns."""
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        """Give rich the lines for the present width of the terminal."""
+        from rich.text import Text
+
+        for line in self.lines(options.max_width):
+            yield Text(line, no_wrap=True, overflow="ellipsis")
+
+    def start(self, head: str = "") -> None:
+        """Begin to draw, below a headline."""
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self.stream)
+        if head:
+            console.print(head, highlight=False, markup=False)
+        self._live = Live(self, console=console, refresh_per_second=4)
+        self._live.start()
+
+    def print(self, text: str) -> None:
+        """Print a text above the lines."""
+        if self._live is None:
+            print(text, file=self.stream, flush=True)
+        else:
+            self._live.console.print(text, highlight=False, markup=False)
+
+    def stop(self) -> None:
+        """Stop drawing; the last state stays on the terminal."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class LiveDisplay(LiveSink):
+    """Draws the state of a run on a terminal, and messages above it."""
+
+    def __init__(self, stream: Any = None) -> None:
+        """Draw on a terminal; standard error by default."""
+        super().__init__(stream)
         self._opened: Opened | None = None
         self._record: Recorded | None = None
         self._history: list[float] = []
@@ -42,7 +86,7 @@ class LiveDisplay(Sink):
             case Opened():
                 self._open(event)
             case Compiled(seconds):
-                self._print(f"compiled in {seconds:.1f} s")
+                self.print(f"compiled in {seconds:.1f} s")
             case Started():
                 self._stage, self._expected, self._started = "training", expectation(event), time.monotonic()
                 self._cpu_at_record = (self._started, time.process_time())
@@ -50,11 +94,11 @@ class LiveDisplay(Sink):
                 self._add(event)
             case Turned():
                 for note in event.notes:
-                    self._print(note)
+                    self.print(note)
             case Message(text):
-                self._print(text)
+                self.print(text)
             case Finished() | Closed():
-                self._close()
+                self.stop()
             case _:
                 pass
 
@@ -72,23 +116,10 @@ class LiveDisplay(Sink):
             *ranking(self._record.settings, width),
         ]
 
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        """Give rich the lines for the present width of the terminal."""
-        from rich.text import Text
-
-        for line in self.lines(options.max_width):
-            yield Text(line, no_wrap=True, overflow="ellipsis")
-
     def _open(self, opened: Opened) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
         self._opened, self._record, self._history = opened, None, []
         self._stage, self._expected, self._started = "compiling", "", time.monotonic()
-        console = Console(file=self.stream)
-        console.print(headline(opened), highlight=False, markup=False)
-        self._live = Live(self, console=console, refresh_per_second=4)
-        self._live.start()
+        self.start(headline(opened))
 
     def _add(self, record: Recorded) -> None:
         self._record = record
@@ -97,18 +128,6 @@ class LiveDisplay(Sink):
         (then, cpu_then), now = self._cpu_at_record, (time.monotonic(), time.process_time())
         self._cpu = (now[1] - cpu_then) / max(now[0] - then, 1e-9) / (os.cpu_count() or 1)
         self._cpu_at_record = now
-
-    def _print(self, text: str) -> None:
-        if self._live is None:
-            print(text, file=self.stream, flush=True)
-        else:
-            self._live.console.print(text, highlight=False, markup=False)
-
-    def _close(self) -> None:
-        """Stop drawing; the last state stays on the terminal."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
 
     def _spinner(self) -> str:
         done = self._record and self._opened and self._record.updates == self._opened.updates
@@ -127,13 +146,16 @@ def progress_line(spinner: str, opened: Opened, record: Recorded, width: int) ->
     percent, of = f"{fraction:4.0%}", f"{done} of {short_number(steps)}"
     for parts in ((percent, f"{of} steps", left), (percent, of, left), (percent, left)):
         text = SEPARATOR.join(part for part in parts if part)
-        columns = min(width - len(f"{spinner} {SEPARATOR}{text}"), WIDEST_BAR)
-        if columns >= LEAST_BAR:
-            break
-    else:
-        return fitted([f"{spinner} {percent}", left], width)
+        if drawn := bar(fraction, width - len(f"{spinner} {SEPARATOR}{text}")):
+            return f"{spinner} {drawn}{SEPARATOR}{text}"
+    return fitted([f"{spinner} {percent}", left], width)
+
+
+def bar(fraction: float, columns: int) -> str:
+    """Return `━━━━━─────`, of at most WIDEST_BAR columns; an empty text where there are too few."""
+    columns = min(columns, WIDEST_BAR)
     full = round(fraction * columns)
-    return f"{spinner} {'━' * full}{'─' * (columns - full)}{SEPARATOR}{text}"
+    return f"{'━' * full}{'─' * (columns - full)}" if columns >= LEAST_BAR else ""
 
 
 def state_line(record: Recorded, history: Sequence[float], cpu: str, width: int) -> str:

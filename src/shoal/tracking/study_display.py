@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 from shoal.tracking.events import Closed, Event, Message, Searched, Sink
-from shoal.tracking.live import LEAST_BAR, SEPARATOR, WIDEST_BAR, fitted
+from shoal.tracking.live import SEPARATOR, LiveSink, bar, fitted
 from shoal.tracking.text import duration, short_number
 
 LINES = 100  # of a plain log, about, for a whole study
@@ -36,50 +36,28 @@ class PlainStudy(Sink):
                 pass
 
 
-class LiveStudy(Sink):
+class LiveStudy(LiveSink):
     """Draws the state of a study on a terminal, and messages above it."""
 
-    def __init__(self, stream: Any = None) -> None:
-        """Draw on a terminal; standard error by default."""
-        self.stream: Any = stream or sys.stderr
-        self._live: Any = None
-        self._newest: Searched | None = None
+    newest: Searched | None = None
 
     def receive(self, event: Event) -> None:
         """Update the display, or print a message above it."""
         match event:
             case Searched():
-                self._newest = event
-                self._start()
-            case Message(text):
                 if self._live is None:
-                    print(text, file=self.stream, flush=True)
-                else:
-                    self._live.console.print(text, highlight=False, markup=False)
-            case Closed() if self._live is not None:
-                self._live.stop()
-                self._live = None
+                    self.start()
+                self.newest = event
+            case Message(text):
+                self.print(text)
+            case Closed():
+                self.stop()
             case _:
                 pass
 
     def lines(self, width: int) -> list[str]:
         """Return the lines of the display, each of at most `width` columns."""
-        return [] if self._newest is None else study_lines(self._newest, width)
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        """Give rich the lines for the present width of the terminal."""
-        from rich.text import Text
-
-        for line in self.lines(options.max_width):
-            yield Text(line, no_wrap=True, overflow="ellipsis")
-
-    def _start(self) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        if self._live is None:
-            self._live = Live(self, console=Console(file=self.stream), refresh_per_second=4)
-            self._live.start()
+        return [] if self.newest is None else study_lines(self.newest, width)
 
 
 def parts_of(event: Searched) -> list[str]:
@@ -98,7 +76,5 @@ def study_lines(event: Searched, width: int) -> list[str]:
     left = others.pop() if event.seconds_left is not None else ""
     fraction = min(event.finished / event.trials, 1.0)
     text = SEPARATOR.join(part for part in (f"{fraction:4.0%}", trials, left) if part)
-    columns = min(width - len(text) - len(SEPARATOR), WIDEST_BAR)
-    full = round(fraction * columns)
-    bar = f"{'━' * full}{'─' * (columns - full)}{SEPARATOR}" if columns >= LEAST_BAR else ""
-    return [fitted([f"{bar}{text}"], width), fitted([f"{SEPARATOR}{slots}", *others], width)]
+    drawn = bar(fraction, width - len(text) - len(SEPARATOR))
+    return [fitted([drawn, text], width), fitted([f"{SEPARATOR}{slots}", *others], width)]
