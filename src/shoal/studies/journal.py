@@ -64,8 +64,7 @@ class Journal(BaseJournalBackend):
         self._read = (0, 0)  # lines read so far, and the bytes that they take
         with self._named_errors("opened"):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(open_file(self._path))
-            self._refuse_other_files()
+            os.close(open_file(self._path, BEGIN, "a journal of Optuna"))
             with self._locked() as file:
                 _drop_torn_line(file)
 
@@ -140,12 +139,6 @@ class Journal(BaseJournalBackend):
                 f"remove the cause and resume the study."
             ) from error
 
-    def _refuse_other_files(self) -> None:
-        with open(self._path, "rb") as file:
-            start = file.read(len(BEGIN))
-        if start != BEGIN[: len(start)]:
-            raise StorageError(f"{self._path} is not a journal of Optuna. Give the path of a new file.")
-
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
         body, has_checksum, checksum = line.rpartition(CHECKSUM)
         with suppress(ValueError, RecursionError):
@@ -163,16 +156,20 @@ class Journal(BaseJournalBackend):
         )
 
 
-def open_file(path: Path) -> int:
-    """Open a file for reading and writing, which is made if it does not exist; its folder must exist.
+def open_file(path: Path, begin: bytes, kind: str) -> int:
+    """Open a file of a kind, which begins with `begin`. It is made if it does not exist; its folder must exist.
 
-    Raises OSError where it cannot be opened, and StorageError for a pipe or a device, which would be waited for.
+    Raises OSError where it cannot be opened, and StorageError for another file, and for a pipe or a device, which would
+    be waited for.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise StorageError(f"{path} is a pipe or a device, not a file. Give the path of a new file.")
-    return file
+    is_file = stat.S_ISREG(os.fstat(file).st_mode)
+    start = os.pread(file, len(begin), 0) if is_file else b""
+    if is_file and start == begin[: len(start)]:
+        return file
+    os.close(file)
+    what = f"not {kind}" if is_file else "a pipe or a device, not a file"
+    raise StorageError(f"{path} is {what}. Give the path of a new file.")
 
 
 def _line(log: dict[str, Any]) -> bytes:

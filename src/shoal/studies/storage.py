@@ -186,15 +186,11 @@ def _refuse_lost(path: Path) -> None:
 def _make_writable(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open_file(path)
-        begin = os.read(file, len(SQLITE))
-        os.close(file)
+        os.close(open_file(path, SQLITE, "a database of SQLite"))
     except StorageError:
         raise
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}. Choose another --storage.") from error
-    if begin not in (b"", SQLITE):
-        raise StorageError(f"{path} is not a database of SQLite. Give the path of a new file.")
 
 
 def _open_database(url: str, given: str, connect: Mapping[str, Any]) -> RDBStorage:
@@ -236,7 +232,7 @@ def _refuse_another(name: str, found: Mapping[str, Any] | None, wanted: Mapping[
 
 
 def _differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
-    """What differs between two descriptions, as `steps: 100 there, 200 here`; within mappings each key by itself."""
+    """The differences of two descriptions, as `steps: 100 there, 200 here`; within mappings each key by itself."""
     if isinstance(found, Mapping) and isinstance(wanted, Mapping):
         for key in dict.fromkeys([*found, *wanted]):
             yield from _differences(found.get(key), wanted.get(key), f"{where}.{key}" if where else str(key))
