@@ -31,26 +31,6 @@ from optuna.trial import FrozenTrial, TrialState
 from shoal.core.errors import need, unknown_name
 from shoal.studies.search import Space
 
-SAMPLERS = {
-    "tpe": "tree-structured Parzen estimator, multivariate; running trials count as bad ones (constant liar)",
-    "random": "independent samples",
-    "qmc": "a scrambled Sobol sequence, which covers the ranges more evenly than random samples",
-    "gp": "a Gaussian process (needs torch: pip install 'shoal[gp]')",
-    "cmaes": "covariance matrix adaptation, for ranges of numbers (needs cmaes: pip install 'shoal[cmaes]')",
-    "nsga2": "a genetic algorithm",
-    "bohb": "tpe with the pruner hyperband (Falkner et al. 2018)",
-    "grid": "every combination of the values; of a range, 5 values",
-}
-PRUNERS = {
-    "hyperband": "several brackets of successive halving; rungs after 1, 3, 9, ... records",
-    "halving": "successive halving, asynchronous: a third goes on after 1, 3, 9, ... records",
-    "median": "ends a trial whose best score so far is below the median of earlier trials at this record",
-    "percentile": "as median, but the best quarter goes on",
-    "none": "every trial is complete",
-}
-ETA = 3  # one of ETA trials goes on at a rung
-
-
 SINGLE_OBJECTIVE = ("cmaes", "bohb")  # samplers that compare one score, or need a pruner
 
 
@@ -78,8 +58,7 @@ def check_names(sampler: str, pruner: str, records: int, space: Space, objective
             raise ValueError(f"sampler=bohb is tpe with the pruner hyperband, not with {pruner}: leave the pruner out.")
         sampler, pruner = "tpe", "hyperband"
     pruner = pruner or "hyperband"
-    least = {"none": 1, "median": 2, "percentile": 2}.get(pruner, ETA)
-    if records < least:
+    if records < (least := PRUNERS[pruner][0]):
         raise ValueError(
             f"the pruner {pruner} needs at least {least} records of each trial, and there are {records}: use more "
             f"records, or pruner=none."
@@ -88,7 +67,7 @@ def check_names(sampler: str, pruner: str, records: int, space: Space, objective
         need("torch", "gp", "the sampler gp")
     if sampler == "cmaes":
         need("cmaes", "cmaes", "the sampler cmaes")
-        ranges = [each for each in space.dimensions if not each.values]
+        ranges = [dimension for dimension in space.dimensions if not dimension.values]
         if len(ranges) < 2:
             raise ValueError(
                 f"the sampler cmaes needs at least two ranges of numbers, and the search has {len(ranges)}."
@@ -130,45 +109,47 @@ class ByNumber(BaseSampler):
         return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
 
 
-def make_sampler(name: str, seed: int) -> BaseSampler:
-    """Return a sampler whose random numbers follow from the seed and the number of a trial.
+# Every sampler from the seed of the study.
+SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
+    # A tree-structured Parzen estimator, multivariate; running trials count as bad ones (constant liar).
+    "tpe": lambda seed: ByNumber(lambda of_trial: TPESampler(seed=of_trial), seed),
+    "random": lambda seed: ByNumber(RandomSampler, seed),
+    # A scrambled Sobol sequence, which covers the ranges more evenly than random samples. All workers share it.
+    "qmc": lambda seed: QMCSampler(
+        scramble=True, seed=seed, independent_sampler=ByNumber(RandomSampler, seed), warn_independent_sampling=False
+    ),
+    "gp": lambda seed: ByNumber(lambda of_trial: GPSampler(seed=of_trial), seed),  # a Gaussian process
+    "cmaes": lambda seed: ByNumber(lambda of_trial: CmaEsSampler(seed=of_trial, warn_independent_sampling=False), seed),
+    "nsga2": lambda seed: ByNumber(lambda of_trial: NSGAIISampler(seed=of_trial), seed),
+    "bohb": lambda seed: SAMPLERS["tpe"](seed),  # with the pruner hyperband (Falkner et al. 2018)
+    "grid": lambda seed: SAMPLERS["random"](seed),  # `enqueue_grid` has made all its trials
+}
+ETA = 3  # one of ETA trials goes on at a rung
+# Every pruner with the fewest records of a trial, and for a number of records.
+PRUNERS: dict[str, tuple[int, Callable[[int], BasePruner]]] = {
+    # Several brackets of successive halving; rungs after 1, 3, 9, ... records.
+    "hyperband": (
+        ETA,
+        lambda records: HyperbandPruner(min_resource=1, max_resource=records, reduction_factor=ETA),
+    ),
+    "halving": (ETA, lambda records: SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA)),  # asynchronous
+    # Ends a trial whose best score so far is below the median of earlier trials at this record.
+    "median": (2, lambda records: MedianPruner()),
+    "percentile": (2, lambda records: PercentilePruner(25.0)),  # as median, but the best quarter goes on
+    "none": (1, lambda records: NopPruner()),
+}
 
-    A Sobol sequence depends on the seed only: all workers of a study share it. A grid needs no sampler: `enqueue_grid`
-    has made all its trials.
-    """
+
+def make_sampler(name: str, seed: int) -> BaseSampler:
+    """Return a sampler whose random numbers follow from the seed and the number of a trial."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        match name:
-            case "random" | "grid":
-                return ByNumber(RandomSampler, seed)
-            case "qmc":
-                rest = ByNumber(RandomSampler, seed)
-                return QMCSampler(scramble=True, seed=seed, independent_sampler=rest, warn_independent_sampling=False)
-            case "tpe":
-                return ByNumber(lambda of_trial: TPESampler(seed=of_trial), seed)
-            case "gp":
-                return ByNumber(lambda of_trial: GPSampler(seed=of_trial), seed)
-            case "cmaes":
-                return ByNumber(lambda of_trial: CmaEsSampler(seed=of_trial, warn_independent_sampling=False), seed)
-            case "nsga2":
-                return ByNumber(lambda of_trial: NSGAIISampler(seed=of_trial), seed)
-    raise unknown_name("sampler", name, SAMPLERS)
+        return SAMPLERS[name](seed)
 
 
 def make_pruner(name: str, records: int) -> BasePruner:
     """Return a pruner for trials of this many records."""
-    match name:
-        case "hyperband":
-            return HyperbandPruner(min_resource=1, max_resource=records, reduction_factor=ETA)
-        case "halving":
-            return SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA)
-        case "median":
-            return MedianPruner()
-        case "percentile":
-            return PercentilePruner(25.0)
-        case "none":
-            return NopPruner()
-    raise unknown_name("pruner", name, PRUNERS)
+    return PRUNERS[name][1](records)
 
 
 def grid_size(space: Space) -> int:

@@ -25,7 +25,7 @@ GRID_POINTS = 5  # of a range of numbers
 
 
 class Dimension(NamedTuple):
-    """What trials choose for one path."""
+    """A path of the search, and the values from which trials choose."""
 
     path: str
     distribution: BaseDistribution
@@ -48,7 +48,7 @@ class Dimension(NamedTuple):
         """Return the parameter of a trial for a value of the field, or for its name. Raises ValueError if outside."""
         value = python_numbers(value)
         if self.values:
-            names = [param for param, each in self.values.items() if value in (param, each)]
+            names = [param for param, held in self.values.items() if value in (param, held)]
             if not names:
                 raise ValueError(f"{self.path}={shown(value)} is not one of {', '.join(map(str, self.values))}.")
             return names[0]
@@ -94,37 +94,37 @@ class Space:
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
         """The distribution of every path, for Optuna."""
-        return {each.path: each.distribution for each in self.dimensions}
+        return {dimension.path: dimension.distribution for dimension in self.dimensions}
 
     @property
     def traced(self) -> tuple[Dimension, ...]:
         """The dimensions whose values change without compiling."""
-        return tuple(each for each in self.dimensions if not each.is_static)
+        return tuple(dimension for dimension in self.dimensions if not dimension.is_static)
 
     @property
     def static(self) -> tuple[Dimension, ...]:
         """The dimensions that shape the program."""
-        return tuple(each for each in self.dimensions if each.is_static)
+        return tuple(dimension for dimension in self.dimensions if dimension.is_static)
 
     @property
     def shapes(self) -> list[dict[str, Any]]:
         """The static values of every group, by path: all combinations."""
-        choices = [[each.value(param) for param in params_of(each)] for each in self.static]
-        paths = [each.path for each in self.static]
+        choices = [[dimension.value(param) for param in params_of(dimension)] for dimension in self.static]
+        paths = [dimension.path for dimension in self.static]
         return [dict(zip(paths, values, strict=True)) for values in itertools.product(*choices)]
 
     @property
     def shape_count(self) -> int:
         """The number of groups."""
-        return math.prod(len(params_of(each)) for each in self.static)
+        return math.prod(len(params_of(dimension)) for dimension in self.static)
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of a trial by path."""
-        return {each.path: each.value(params[each.path]) for each in self.dimensions}
+        return {dimension.path: dimension.value(params[dimension.path]) for dimension in self.dimensions}
 
     def params(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a trial with these values; some may be missing. Raises ValueError or TypeError."""
-        known = {each.path: each for each in self.dimensions}
+        known = {dimension.path: dimension for dimension in self.dimensions}
         for path in values:
             if path not in known:
                 near = did_you_mean(path, known) or f" It searches {', '.join(known)}."
@@ -134,18 +134,18 @@ class Space:
     def group_of(self, params: Mapping[str, Any]) -> int:
         """Return the index in `shapes` of the group that trains a trial."""
         index = 0
-        for each in self.static:
-            choices = params_of(each)
-            index = index * len(choices) + choices.index(params[each.path])
+        for dimension in self.static:
+            choices = params_of(dimension)
+            index = index * len(choices) + choices.index(params[dimension.path])
         return index
 
     def grid(self) -> dict[str, list[Any]]:
         """Return the parameters of a grid search, by path."""
-        return {each.path: each.grid() for each in self.dimensions}
+        return {dimension.path: dimension.grid() for dimension in self.dimensions}
 
     def described(self) -> dict[str, Any]:
         """Return the space as data for JSON, which `read_space` takes: each dimension by its path."""
-        return {each.path: each.described() for each in self.dimensions}
+        return {dimension.path: dimension.described() for dimension in self.dimensions}
 
 
 def read_space(setting: Setting, search: Any, fixed: Collection[str] = ()) -> Space:
@@ -161,7 +161,7 @@ def read_space(setting: Setting, search: Any, fixed: Collection[str] = ()) -> Sp
     """
     found = hyperparameters(setting)
     if search is None:
-        asked: dict[str, Any] = {
+        spans: dict[str, Any] = {
             path: None
             for path, hyper in found.items()
             if not is_of_env(path) and path not in fixed and hyper.value is not None and is_used(setting, path, hyper)
@@ -169,16 +169,16 @@ def read_space(setting: Setting, search: Any, fixed: Collection[str] = ()) -> Sp
     elif isinstance(search, str):
         raise TypeError(f'search={search!r} must be a list or a mapping: search=["{search}"].')
     elif isinstance(search, Mapping):
-        asked = dict(search)
+        spans = dict(search)
     else:
-        asked = dict.fromkeys(search)
-    if not asked:
+        spans = dict.fromkeys(search)
+    if not spans:
         why = "every hyperparameter with a range was given a value" if search is None else "it names no path"
         raise ValueError(f'the search is empty: {why}. Name what to search, as in search=["learning_rate"].')
-    for path in asked:
+    for path in spans:
         if search is not None and path in fixed:
             raise ValueError(f"{path} is searched, and has a value too: leave one of them out.")
-    return Space(tuple(_dimension(setting, path, span) for path, span in asked.items()))
+    return Space(tuple(_dimension(setting, path, span) for path, span in spans.items()))
 
 
 def params_of(dimension: Dimension) -> list[Any]:
