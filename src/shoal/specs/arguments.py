@@ -14,7 +14,7 @@ from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import is_static_field
 from shoal.specs.selector import Selector
-from shoal.specs.settings import one_run_each
+from shoal.specs.settings import static_sweep_error
 from shoal.tracking.events import Sink
 
 Arguments = ParamSpec("Arguments")
@@ -115,7 +115,7 @@ def _check_static(given: Mapping[str, Any], argument: str, kind: str) -> None:
     fields = _given_fields(kind, given)
     for name, values in (given.get(argument) or {}).items():
         if name in fields and any(is_static_field(fields[name], value) for value in _each(values)):
-            raise one_run_each(name, values)
+            raise static_sweep_error(name, values)
 
 
 def _given_fields(kind: str, given: Mapping[str, Any]) -> dict[str, Field]:

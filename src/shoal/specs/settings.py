@@ -157,7 +157,7 @@ def is_static_part(value: Any, path: str) -> bool:
     return _is_static(value, name) or bool(rest and is_static_part(_parts(value)[name], rest))
 
 
-def one_run_each(path: str, values: Iterable[Any]) -> ValueError:
+def static_sweep_error(path: str, values: Iterable[Any]) -> ValueError:
     """Return the error for several values of a static field in one run."""
     return ValueError(
         f"{path} shapes the program, so its values {list(values)} need one run each: shoal.train_all, with the same "

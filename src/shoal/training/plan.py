@@ -36,9 +36,9 @@ from shoal.specs.settings import (
     is_of_env,
     is_static,
     join,
-    one_run_each,
     populate,
     setting_in_words,
+    static_sweep_error,
     user_fields,
 )
 from shoal.specs.spec import RunSpec, built, template
@@ -424,7 +424,7 @@ def _check_traced(common: Setting, spec: RunSpec) -> None:
             raise ValueError(f"{path} has no values to sweep over.")
         # A `part` is static or not as its content is: the values may be structs where the template has a name.
         if is_static(common, path) and any(is_static(apply(common, built({path: v})), path) for v in values):
-            raise one_run_each(path, values)
+            raise static_sweep_error(path, values)
 
 
 def _check_spaces(envs: list[Env], settings: list[dict[str, Any]]) -> None:
