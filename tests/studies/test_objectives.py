@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import jax
 import numpy as np
-import optuna
 import pytest
 
 import shoal
@@ -18,7 +17,7 @@ from commands import refused, say
 from shoal.core.registry import AGENTS, make
 from shoal.population.slots import Slots
 from shoal.specs.settings import Setting
-from shoal.studies.objectives import Front, Measures, check_spaces, computed_members, median_speed, read_objectives
+from shoal.studies.objectives import Measures, check_spaces, computed_members, median_speed, read_objectives
 from shoal.studies.results import trial_preset
 from shoal.studies.samplers import check_names, make_sampler
 from shoal.studies.search import read_space
@@ -144,18 +143,6 @@ def test_policies_are_fetched_once_for_all_trials_that_end_with_a_record():
         measures._all_policies()
         records.append(None)
     assert fetched == [1, 2]
-
-
-def test_the_front_has_the_trials_that_no_other_one_beats():
-    front = Front([(1, 5), (2, 4), (2, 3), (2, 4)])
-    assert len(front) == 3  # (2, 3) is beaten; of equals both stay
-    front.add((2, 5))
-    assert len(front) == 1
-    values = np.random.default_rng(0).integers(0, 6, (30, 3)).tolist()
-    study = optuna.create_study(directions=["maximize"] * 3)
-    for each in values:
-        study.add_trial(optuna.trial.create_trial(values=each))
-    assert len(Front(values)) == len(study.best_trials)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,8 @@ def trials(line: Line) -> None:
     from pathlib import Path
 
     from shoal.cli.table import table
-    from shoal.studies.results import open_trials, sorted_rows, trial_columns, trial_counts, trial_preset, write_trials
+    from shoal.studies.results import sorted_rows, trial_columns, trial_counts, trial_preset, write_trials
+    from shoal.studies.study import open_trials
 
     options = line.options
     study = open_trials(options.study)

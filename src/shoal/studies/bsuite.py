@@ -225,7 +225,8 @@ def _train_programs(planned: Bsuite, folder: RunFolder, messages: Sinks, track: 
         program_folder = RunFolder(folder.path / "programs" / program.label.replace("/", "-"))
         try:
             begun_before = program_folder.has("spec.json")
-            trackers = run_sinks(track, program_folder, job.spec, resume=begun_before, within=folder.path)
+            tracked = track if tracking is None else tracking
+            trackers = run_sinks(tracked, program_folder, job.spec, resume=begun_before, within=folder.path)
             found, seconds = _train(plan, program_folder, program, [messages, StillCompiling(messages.say), *trackers])
         except Stopped as stopped:
             command = f"shoal bsuite --resume {folder.path}"

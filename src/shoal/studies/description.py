@@ -66,8 +66,8 @@ def _in_short(values: Sequence[Any]) -> str:
 
 
 def _evaluations(plan: Plan) -> str:
-    asked, made = plan.spec.evaluations, len(plan.eval_records)
-    return f"{made} (not {asked})" if asked > made else str(made)
+    wanted, made = plan.spec.evaluations, len(plan.eval_records)
+    return f"{made} (not {wanted})" if wanted > made else str(made)
 
 
 def _weights(plan: Plan) -> int:

@@ -79,15 +79,15 @@ def evolve(
     else:
         fields, env_fields = {**of_found[0], **(fields or {})}, {**of_found[1], **(env_fields or {})}
         options, sizes = dict(options or {}), {}
-    asked = {
+    own_sizes = {
         "generations": generations,
         "candidates": candidates,
         "seeds": seeds,
         "steps": steps,
         "records": records,
     }
-    sizes = {**sizes, **{name: size for name, size in asked.items() if size is not None}}
-    for name in asked:
+    sizes = {**sizes, **{name: size for name, size in own_sizes.items() if size is not None}}
+    for name in own_sizes:
         if sizes.get(name, 1) < 1:
             raise ValueError(f"{name}={sizes[name]} must be at least 1.")
     job = make_job(agent, env, preset=preset, fields=fields, env_fields=env_fields, **_steps(sizes))

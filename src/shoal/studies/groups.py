@@ -76,7 +76,7 @@ class StudySource(Source):
         return self.store.report(number, record, score)
 
     def should_prune(self, number: int) -> bool:
-        """What the study's pruner says."""
+        """The answer of the study's pruner."""
         return self.store.should_prune(number)
 
     def tell(self, number: int, score: float | None, reason: str = "") -> None:
@@ -224,9 +224,9 @@ def _spec_of(
 ) -> RunSpec:
     """Return the spec of a group's run. What the trials choose has its lowest value there."""
     run = study.run
-    lowest = {each.path: _lowest(each.span) for each in space.traced}
+    lowest = {dimension.path: _lowest(dimension.span) for dimension in space.traced}
     fields, env_fields = split({**shape, **lowest})
-    vary = {each.path: each.span for each in space.traced}
+    vary = {dimension.path: dimension.span for dimension in space.traced}
     slots = Slots(vary=vary, seeds=run.seeds, records=run.records, score=study.score)
     spec = dataclasses.replace(
         run,

@@ -29,12 +29,12 @@ SINGLE = (RETURN,)  # the objectives of a study that asked for none
 DIGITS = 2  # significant ones of steps per second: smaller differences are noise
 
 
-def read_objectives(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def read_objectives(objectives: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the objectives that were asked for. Raises ValueError for unknown or repeated ones, or without `return`.
 
     The names of other environments are those of `shoal.make`, which raises ValueError for unknown ones.
     """
-    names = (given,) if isinstance(given, str) else tuple(given or SINGLE)
+    names = (objectives,) if isinstance(objectives, str) else tuple(objectives or SINGLE)
     for name in names:
         if name.startswith(ELSEWHERE):
             make(name.removeprefix(ELSEWHERE))
@@ -156,33 +156,7 @@ def median_speed(speeds: Iterable[float]) -> float:
     return float(f"{statistics.median(speeds):.{DIGITS - 1}e}")
 
 
-class Front:
-    """The values of the trials that no other one exceeds in one objective without being worse in another."""
-
-    def __init__(self, values: Iterable[Sequence[float]] = ()) -> None:
-        """Begin with the trials of some values."""
-        self._points: list[tuple[float, ...]] = []
-        for each in values:
-            self.add(each)
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-    def add(self, values: Sequence[float]) -> None:
-        """Add a complete trial, unless another one is better; those that are worse than it leave."""
-        new = tuple(values)
-        if not any(exceeds(point, new) for point in self._points):
-            self._points = [point for point in self._points if not exceeds(new, point)] + [new]
-
-
-def exceeds(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether one trial is at least as good as another one in all objectives, and better in one."""
-    pairs = [*zip(one, other, strict=True)]
-    return all(a >= b for a, b in pairs) and any(a > b for a, b in pairs)
-
-
 def front_in_rows(front: Sequence[Mapping]) -> tuple[list[str], list[list]]:
     """Return the head and the rows of a table of the Pareto front, as `summary.json` has it."""
-    first = front[0]
-    head = ["trial", *first["scores"], *first["params"]]
-    return head, [[each["trial"], *each["scores"].values(), *each["params"].values()] for each in front]
+    head = ["trial", *front[0]["scores"], *front[0]["params"]]
+    return head, [[trial["trial"], *trial["scores"].values(), *trial["params"].values()] for trial in front]

@@ -2,8 +2,7 @@
 
 The best of many trials is chosen for its score, so this score is too high on average: partly its seeds were lucky (the
 winner's curse). Therefore the best trial is trained again with random numbers that no trial had, and both scores are
-reported. Where several candidates are trained again, one half of the fresh seeds chooses among them and the other half
-gives the score, which therefore is not that of a maximum either.
+reported.
 """
 
 import csv
@@ -13,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import optuna
@@ -29,31 +28,18 @@ from shoal.population.slots import statistic_of
 from shoal.specs.disk import replace
 from shoal.specs.settings import setting_in_words, split
 from shoal.specs.spec import RunSpec, opaque_fields, resolved
-from shoal.studies.errors import StorageError
 from shoal.studies.runs import run_job
-from shoal.studies.storage import LOST, open_storage
 from shoal.studies.trial_states import trials_of
 from shoal.tracking.events import Sink
 from shoal.training.export_config import preset_text
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.jobs import Job
 from shoal.training.lives import scores_in
-from shoal.training.reading import damaged, read_json
 from shoal.training.result import Result
 
 TABLE, PRESET, FRESH, FIGURES = "trials.csv", "best.toml", "fresh", "figures"
 COLUMNS = ("number", "state", "score", "records", "worker", "group", "seconds")  # before the parameters
 FRESH_SEEDS = 16
-SpecOf = Callable[[FrozenTrial], RunSpec]
-
-
-class Fresh(NamedTuple):
-    """A trial that was trained again with fresh random numbers."""
-
-    trial: int  # its number
-    study_score: float
-    scores: np.ndarray  # [N], of its members
-    folder: Path
 
 
 # The table of trials.
@@ -108,8 +94,8 @@ def pareto_front(study: optuna.Study) -> list[dict[str, Any]]:
     """Return the trials that no other one beats in all objectives: number, scores by objective, and parameters."""
     names = objective_names(study)
     return [
-        {"trial": each.number, "scores": dict(zip(names, each.values, strict=True)), "params": each.params}
-        for each in best_trials(study)
+        {"trial": trial.number, "scores": dict(zip(names, trial.values, strict=True)), "params": trial.params}
+        for trial in best_trials(study)
     ]
 
 
@@ -135,23 +121,6 @@ def best_trials(study: optuna.Study, count: int = 1) -> list[FrozenTrial]:
     sign = -1 if study.direction == StudyDirection.MAXIMIZE else 1
     finite = [trial for trial in complete if trial.value is not None and math.isfinite(trial.value)]
     return sorted(finite, key=lambda trial: (sign * (trial.value or 0.0), trial.number))[:count]
-
-
-def open_trials(folder: Path | str) -> optuna.Study:
-    """Return the study of a folder, for reading. Raises FileNotFoundError if the folder holds none."""
-    path = Path(folder) / "study.json"
-    if not path.is_file():
-        what = "holds a run, not a study" if (path.parent / "spec.json").exists() else "holds no study"
-        raise FileNotFoundError(f"{folder} {what if path.parent.exists() else 'does not exist'}: it has no study.json.")
-    try:
-        data = read_json(path, advice="Restore it from a copy.")
-        url, name = data.get("storage") or f"journal:{path.parent / 'study.log'}", data["name"]
-    except (KeyError, AttributeError, TypeError) as error:
-        raise damaged(path, str(error), "Restore it from a copy.") from error
-    try:
-        return optuna.load_study(study_name=name, storage=open_storage(url, is_new=False))
-    except KeyError as error:
-        raise StorageError(f"the storage of {folder} has no study {name!r}. {LOST}") from error
 
 
 # The best trial.
@@ -243,69 +212,31 @@ def last_scores(curves: Mapping[str, np.ndarray]) -> Float[np.ndarray, "M"]:
     return np.where(newest >= 0, np.take_along_axis(scores, np.maximum(newest, 0)[None], 0)[0], np.nan)
 
 
-def confirm(
-    study: optuna.Study,
-    folder: Path,
-    spec_of: SpecOf,
-    *,
-    score: str = "mean",
-    candidates: int = 1,
-    seeds: int = FRESH_SEEDS,
-    agent: Agent | None = None,
-    env: Env | None = None,
-    sinks: Sequence[Sink] = (),
-) -> dict[str, Any]:
-    """Train the best trials again on fresh seeds, write the best one to `best.toml`; return both scores, for JSON.
+def confirm(study: optuna.Study, folder: Path, score: str = "mean", seeds: int = FRESH_SEEDS, **how: Any) -> dict:
+    """Train the best trial again on fresh seeds in `fresh/`, and write it to `best.toml`; return both scores, for JSON.
 
-    The runs are in `fresh/`, and those of further candidates in `fresh-2/` and so on. Raises ValueError if no trial is
-    complete, or for several candidates with fewer than 4 seeds or several objectives.
+    `how` has further arguments of `retrain`. Raises ValueError if no trial is complete, or for several objectives.
     """
-    chosen = best_trials(study, candidates)
-    if not chosen:
-        raise ValueError("no trial of the study is complete, so there is no best one.")
     if len(study.directions) > 1:
         raise ValueError("a study of several objectives has no single best trial: choose one of its Pareto front.")
-    if candidates > 1 and seeds < 4:
-        raise ValueError(f"{candidates} candidates need at least 4 fresh seeds, two to choose and two to score.")
-    statistic, specs = statistic_of(score), [resolved(spec_of(trial), agent, env) for trial in chosen]
-    tried = []
-    for rank, (trial, spec) in enumerate(zip(chosen, specs, strict=True), 1):
-        at = folder / (FRESH if rank == 1 else f"{FRESH}-{rank}")
-        tried.append(Fresh(trial.number, float(trial.value or 0), retrain(spec, at, seeds, agent, env, sinks), at))
-    half = seeds // 2 if len(tried) > 1 else 0
-    sign = 1 if study.direction == StudyDirection.MAXIMIZE else -1
-    ranked = [sign * _score(each.scores[:half] if half else each.scores, statistic) for each in tried]
-    index = int(np.argmax([-np.inf if np.isnan(each) else each for each in ranked])) if half else 0
-    best = tried[index]
-    about = _about(best, best.scores[half:], statistic, specs[index], len(trials_of(study)))
-    about = {**about, "params": chosen[index].params, "folder": best.folder.name, "metric": score}
-    if half:
-        about["candidates"] = [
-            {"trial": each.trial, "score": each.study_score, "fresh_score": _score(each.scores[:half], statistic)}
-            for each in tried
-        ]
-    origin = [
-        f"Trial {best.trial} of the study {study.study_name}: {setting_in_words(chosen[index].params)}.",
-        about["words"],
-    ]
-    text = preset_text(specs[index], {}, origin, about["words"])
+    if not (best := next(iter(best_trials(study)), None)):
+        raise ValueError("no trial of the study is complete, so there is no best one.")
+    spec = resolved(trial_spec_in(folder, best), how.get("agent"), how.get("env"))
+    scores = retrain(spec, folder / FRESH, seeds, **how)
+    about = _about(best, scores, statistic_of(score), spec, len(trials_of(study)))
+    words = f"Trial {best.number} of the study {study.study_name}: {setting_in_words(best.params)}."
+    text = preset_text(spec, {}, [words, about["words"]], about["words"])
     replace(folder / PRESET, lambda path: path.write_text(text, encoding="utf-8"))
-    return about
+    return {**about, "params": best.params, "folder": FRESH, "metric": score}
 
 
 def conclude(
-    study: optuna.Study,
-    folder: Path | str,
-    spec_of: SpecOf | None = None,
-    *,
-    figures: bool = True,
-    page: bool = True,
-    **how: Any,
+    study: optuna.Study, folder: Path | str, *, figures: bool = True, page: bool = True, **how: Any
 ) -> dict[str, Any]:
     """Write all results of a study into its folder, and return the data for `summary.json`.
 
-    `trials.csv`, `figures/` and, if a trial is complete, `best.toml` and `fresh/`. spec_of: the spec of a trial's run;
-    by default `trial_spec_in`. how: arguments of `confirm`. What cannot be done is said in `notes`.
+    `trials.csv`, `figures/` and, if a trial is complete, `best.toml` and `fresh/`. how: arguments of `confirm`. What
+    cannot be done is said in `notes`.
     """
     folder, notes = Path(folder), []
     write_trials(study, folder / TABLE)
@@ -326,7 +257,7 @@ def conclude(
             f"shoal trials {folder} --preset TRIAL > chosen.toml"
         )
     elif best_trials(study) and how.get("seeds", FRESH_SEEDS):
-        results["best"] = confirm(study, folder, spec_of or (lambda trial: trial_spec_in(folder, trial)), **how)
+        results["best"] = confirm(study, folder, **how)
     elif not best_trials(study):
         notes.append("no trial is complete, so there is no best one")
     return json_ready({**results, "notes": notes})
@@ -340,32 +271,26 @@ def trial_counts(study: optuna.Study) -> dict[str, int]:
     return {**states, **({"diverged": diverged} if diverged else {})}
 
 
-def _score(scores: np.ndarray, statistic: Callable[..., Any]) -> float:
-    finite = scores[np.isfinite(scores)]
-    return float(statistic(finite)) if len(finite) else math.nan
-
-
 def _about(
-    best: Fresh, scores: np.ndarray, statistic: Callable[..., Any], spec: RunSpec, trials: int
+    best: FrozenTrial, scores: np.ndarray, statistic: Callable[..., Any], spec: RunSpec, trials: int
 ) -> dict[str, Any]:
     """Return the scores of a trial in the study and on fresh seeds, with an interval, and a sentence about them."""
-    finite = scores[np.isfinite(scores)]
+    score, finite = best.values[0], scores[np.isfinite(scores)]
     low, high = bootstrap_interval(finite, statistic) if len(finite) else (math.nan, math.nan)
-    has_interval = not math.isnan(low)
-    fresh = _score(scores, statistic)
+    fresh = float(statistic(finite)) if len(finite) else math.nan
     words = (
-        f"Trial {best.trial} scored {best.study_score:.4g} in the study, the best of {trials} trials, on {spec.seeds} "
+        f"Trial {best.number} scored {score:.4g} in the study, the best of {trials} trials, on {spec.seeds} "
         f"seed{'s' * (spec.seeds > 1)}, and {fresh:.4g} on {len(finite)} fresh seeds"
     )
-    words += f", 95 % interval [{low:.4g}, {high:.4g}]." if has_interval else "; too few for an interval."
-    if has_interval:
-        inside = low <= best.study_score <= high
-        side = "within" if inside else "above" if best.study_score > high else "below"
-        words += f" The score in the study lies {side} this interval."
+    if math.isnan(low):
+        words += "; too few for an interval."
+    else:
+        side = "within" if low <= score <= high else "above" if score > high else "below"
+        words += f", 95 % interval [{low:.4g}, {high:.4g}]. The score in the study lies {side} this interval."
     words += " Report the score on fresh seeds: the other one is that of a trial that was chosen for its score."
     return {
-        "trial": best.trial,
-        "score": best.study_score,
+        "trial": best.number,
+        "score": score,
         "seeds": spec.seeds,
         "fresh_score": fresh,
         "fresh_low": low,

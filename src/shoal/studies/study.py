@@ -8,7 +8,6 @@ summary.json          written when the study ends
 
 import csv
 import dataclasses
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -19,13 +18,13 @@ import optuna
 
 from shoal.core.errors import DamagedError
 from shoal.core.secrets import without_password
-from shoal.specs.disk import replace
 from shoal.specs.spec import RunSpec
+from shoal.studies.errors import StorageError
 from shoal.studies.objectives import SINGLE
 from shoal.studies.results import FRESH_SEEDS, best_trials, pareto_front, trial_counts
 from shoal.studies.search import Space
-from shoal.studies.storage import Direction, open_study
-from shoal.training.folder import json_ready, named
+from shoal.studies.storage import LOST, Direction, open_storage
+from shoal.training.folder import RunFolder, json_ready, named
 from shoal.training.reading import read_json
 
 SPEC, LOG, SUMMARY = "study.json", "study.log", "summary.json"
@@ -65,7 +64,7 @@ class StudySpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be the same for all workers, as data for JSON: a study that differs in it is another one."""
+        """The parts that all workers share, as data for JSON: a study that differs in them is another one."""
         data = self.to_json()
         several = ("objectives",) if len(self.objectives) > 1 else ()
         return {name: data[name] for name in ("run", "search", "score", "pruner", *several)}
@@ -100,8 +99,7 @@ class StudyFolder:
 
     def write(self, name: str, data: Any) -> None:
         """Write a JSON file."""
-        text = json.dumps(json_ready(data), indent=1)
-        replace(self.path / name, lambda path: path.write_text(text + "\n"))
+        RunFolder(self.path).write_json(name, data)
 
     def read_spec(self) -> StudySpec:
         """Read `study.json`. Raises FileNotFoundError if the folder holds no study, ValueError for a damaged file."""
@@ -141,8 +139,7 @@ class StudyResult:
     @cached_property
     def study(self) -> optuna.Study:
         """The study in its storage."""
-        spec = self.spec
-        return open_study(self._files.storage(spec), spec.name, spec.identity, spec.directions, is_new=False)
+        return open_trials(self.folder)
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -151,6 +148,16 @@ class StudyResult:
 
     def __repr__(self) -> str:
         return f"<StudyResult {self.spec.run.agent} on {self.spec.run.env_name} in {self.folder}>"
+
+
+def open_trials(folder: Path | str) -> optuna.Study:
+    """Return the study of a folder, for reading. Raises FileNotFoundError if the folder holds none."""
+    files = StudyFolder(folder)
+    spec = files.read_spec()
+    try:
+        return optuna.load_study(study_name=spec.name, storage=open_storage(files.storage(spec), is_new=False))
+    except KeyError as error:
+        raise StorageError(f"the storage of {folder} has no study {spec.name!r}. {LOST}") from error
 
 
 def summary_of(folder: StudyFolder, study: optuna.Study, space: Space) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.kinds import checked_kinds
-from shoal.studies.results import open_trials
-from shoal.studies.study import SPEC, SUMMARY, StudyFolder
+from shoal.studies.study import SPEC, SUMMARY, StudyFolder, open_trials
 from shoal.studies.tracked import FILE, RunSink, run_sinks, stored
 from shoal.studies.tracked_study import study_sinks, study_tracking
 from shoal.studies.trial_states import WORKER, trials_of

@@ -27,7 +27,7 @@ from shoal.studies.tracked import (
     parameters_of,
     short_name,
 )
-from shoal.studies.trial_events import TrialEvents
+from shoal.studies.trial_states import TrialEvents
 from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded, in_turns
 from shoal.tracking.request import NOTHING, Track, Tracking
 from shoal.tracking.tracker import SHARED, Entry, Target
@@ -46,7 +46,7 @@ class StudySink(TrialSink):
         """`name` is that of the tracker. `folder` is that of the study; it has a `tracking.json`."""
         self.name, self.folder, self.worker = name, folder, worker
         self.source: optuna.Study | None = None  # the study in its storage, before `close`
-        self._events = TrialEvents(folder.path, spec)
+        self._events = TrialEvents(folder.path, spec.run)
         agent, env = short_name(spec.run.agent), short_name(spec.run.env_name)
         super().__init__(
             tracking.open(name, Target(folder.path, folder.path.absolute().parent, f"{agent}/{env}")),

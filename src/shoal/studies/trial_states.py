@@ -1,4 +1,4 @@
-"""What can become of a trial of a study, as its state, its attributes, and its copies in the storage say.
+"""The life of a trial of a study, as its state, its attributes, and its copies in the storage say.
 
 The storage is the only truth. A trial counts once it is COMPLETE or PRUNED. A trial whose worker died is set to FAIL,
 and a copy of it with the attribute `retry_of` waits for a worker, until four deaths have followed one another without
@@ -9,10 +9,17 @@ a new record. A trial that fails for another reason has the attribute `failed`, 
        └───────────── a copy with `retry_of` ◄─────────┘
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
+
+from shoal.specs.spec import RunSpec
+from shoal.tracking.events import TrialEnded
+from shoal.training.folder import RunFolder
 
 COMPLETE, PRUNED, FAIL = TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL
 RUNNING, WAITING = TrialState.RUNNING, TrialState.WAITING
@@ -21,6 +28,7 @@ DEATHS = "deaths"  # attribute: records of a trial at each death of a process th
 OF_A_WORKER = (WORKER, DEATHS, "group", "seconds")  # attributes that a copy of a trial does not take over
 ENOUGH, SECOND_COPY = "the study had enough trials", "another copy of the same trial exists"  # values of FAILED
 RUNG = "completed_rung_"  # nor those of successive halving that begin with this
+ENDED = {COMPLETE: "complete", PRUNED: "pruned", FAIL: "failed"}  # in words
 DIED = "its worker died {} times without a new record"  # why a trial has failed
 
 
@@ -79,3 +87,44 @@ def counted(trials: Sequence[FrozenTrial]) -> set[int]:
     """Return the first attempts that are complete, pruned, running, waiting, or will be retried."""
     first_of, copied = first_attempts(trials), {t.user_attrs.get(RETRY_OF) for t in trials}
     return {first_of[t.number] for t in trials if t.state is not FAIL or (is_interrupted(t) and t.number not in copied)}
+
+
+class TrialEvents:
+    """Makes `TrialEnded` events of the trials of one study."""
+
+    def __init__(self, folder: Path, run: RunSpec) -> None:
+        """`folder` is that of the study, `run` the spec of its trials. Nothing is read yet."""
+        self._folder, self._run = folder, run
+        self._steps: dict[tuple[Any, Any], int] = {}  # environment steps of a member in a record, by worker and group
+
+    def of(self, trial: FrozenTrial) -> TrialEnded:
+        """Return the event of a trial that has ended. Scores that are not finite are left out."""
+        begun, ended = trial.datetime_start or trial.datetime_complete, trial.datetime_complete
+        assert ended is not None and begun is not None
+        values = trial.values or []  # of a pruned trial: its newest score
+        names = ["score"] if len(values) == 1 else [f"score_{i}" for i in range(len(values))]
+        per_record = self._steps_per_record(trial)
+        return TrialEnded(
+            number=trial.number,
+            state=ENDED[trial.state],
+            scores={name: x for name, x in zip(names, values, strict=True) if math.isfinite(x)},
+            parameters=trial.params,
+            started=begun.timestamp(),
+            seconds=(ended - begun).total_seconds(),
+            curve=[(i * per_record, x) for i, x in sorted(trial.intermediate_values.items()) if math.isfinite(x)],
+            tags={name: str(x) for name, x in trial.user_attrs.items()},
+        )
+
+    def ended(self, study: optuna.Study, worker: str) -> Iterator[TrialEnded]:
+        """Yield the events of all trials of a worker that have ended, by number."""
+        own = (t for t in trials_of(study) if t.user_attrs.get(WORKER) == worker)
+        return (self.of(trial) for trial in own if trial.state.is_finished())
+
+    def _steps_per_record(self, trial: FrozenTrial) -> int:
+        """From the run folder of the trial's group; what was asked for where that folder is not here."""
+        at = trial.user_attrs.get(WORKER), trial.user_attrs.get("group")
+        if at not in self._steps:
+            group = RunFolder(self._folder / "workers" / str(at[0]) / str(at[1]))
+            run = group.read_spec() if group.has("spec.json") else self._run
+            self._steps[at] = run.steps // run.records
+        return self._steps[at]

@@ -48,7 +48,7 @@ class Trial(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a worker remembers of a trial that it trains."""
+    """The memory of a worker about a trial that it trains."""
 
     trial_id: int  # in the storage
     steps: set[int]  # that have a score
@@ -99,10 +99,10 @@ class TrialStore:
         Raises WorkerError where another process has taken this worker's name.
         """
         self.heartbeat()
-        asked = self._lost_answers()[:count]
+        begun = self._lost_answers()[:count]
         trials = self._trials()
         waiting = [t for t in trials if t.state is WAITING]
-        while len(asked) < count:
+        while len(begun) < count:
             if waiting:
                 frozen = self._start(waiting.pop(0))
             elif self._needs_more():
@@ -110,9 +110,9 @@ class TrialStore:
             else:
                 break
             if frozen is not None and (trial := self._suggested(frozen)) is not None:
-                asked.append(trial)
+                begun.append(trial)
         self._flush()
-        return asked
+        return begun
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Store the score of a trial at a step (a record). A step that has a score keeps it.
@@ -223,7 +223,7 @@ class TrialStore:
         return self._storage.get_trial(trial_id).state is RUNNING
 
     def _hold(self, number: int) -> Held:
-        """What this worker remembers of a trial; from the storage if an earlier process asked for it."""
+        """The memory of this worker about a trial; from the storage if an earlier process asked for it."""
         if number not in self._held:
             trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
             self._held[number] = Held(trial_id, set(self._storage.get_trial(trial_id).intermediate_values))
@@ -328,7 +328,9 @@ class TrialStore:
             params = dict(frozen.params)
             if any(name not in params for name in self.distributions):
                 trial = optuna.trial.Trial(self._fresh_study(), trial_id)
-                params = {name: _suggest(trial, name, each) for name, each in self.distributions.items()}
+                params = {
+                    name: _suggest(trial, name, distribution) for name, distribution in self.distributions.items()
+                }
         except UpdateFinishedTrialError:  # taken over while this worker counted as dead
             return None
         self._held[number] = Held(trial_id, set(frozen.intermediate_values))

@@ -12,10 +12,10 @@ from shoal.core.kinds import checked_kinds, shown
 from shoal.core.process import check_process
 from shoal.specs.settings import apply
 from shoal.specs.spec import built, template
-from shoal.studies.asked import new_study, study_to_resume
 from shoal.studies.groups import plan_groups
 from shoal.studies.objectives import check_spaces
 from shoal.studies.ray_workers import MOST_ON_A_CLUSTER, RayWorkers
+from shoal.studies.request import new_study, study_to_resume
 from shoal.studies.samplers import check_queue
 from shoal.studies.search import read_space
 from shoal.studies.study import StudyResult
@@ -116,7 +116,7 @@ def tune(
     Other arguments are those of `shoal.train`. Raises ValueError or TypeError, before anything compiles, for a search
     that names no field or is empty, and for sizes that do not fit.
     """
-    asked = {
+    arguments = {
         "agent": agent,
         "env": env,
         "parallel": parallel,
@@ -124,11 +124,11 @@ def tune(
         "steps": steps,
         "records": records,
         "search": search,
-        "sampler": sampler,
-        "pruner": pruner,
-        "score": score,
+        "sampler": sampler or None,
+        "pruner": pruner or None,
+        "score": score or None,
         "objectives": objectives or None,
-        "storage": storage,
+        "storage": storage or None,
         "enqueue": enqueue or None,
         "fields": fields or None,
         "env_fields": env_fields or None,
@@ -139,6 +139,7 @@ def tune(
         "eval_max_steps": eval_max_steps,
         "name": name or None,
     }
+    request = {name: value for name, value in arguments.items() if value is not None}
     check_process()
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
@@ -153,10 +154,10 @@ def tune(
     if (workers > 1 or ray is not None) and storage == "memory":
         raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
     if resume is not None:
-        folder, spec = study_to_resume(resume, asked, values, trials, trust_source)
+        folder, spec = study_to_resume(resume, request, values, trials, trust_source)
         queue: Sequence[Mapping[str, Any]] = ()
     else:
-        folder, spec = new_study(asked, values, trials, preset, Path(root), yes, check)
+        folder, spec = new_study(request, values, trials, preset, Path(root), yes, check)
         queue = enqueue
     if fresh_seeds is not None:
         spec = dataclasses.replace(spec, fresh_seeds=fresh_seeds)

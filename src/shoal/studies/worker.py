@@ -15,15 +15,14 @@ from shoal.population.slots import Trial
 from shoal.specs.sources import keep
 from shoal.studies.errors import WorkerError
 from shoal.studies.groups import Group, Messages
-from shoal.studies.objectives import Front, Measures, name_objectives
+from shoal.studies.objectives import Measures, name_objectives
 from shoal.studies.ray_workers import RayWorkers
 from shoal.studies.results import FRESH, best_trials, conclude
 from shoal.studies.samplers import enqueue, enqueue_grid, make_pruner, make_sampler
 from shoal.studies.search import Space
 from shoal.studies.storage import open_study, password_variables, refuse_trials_of_another_folder
 from shoal.studies.study import SPEC, SUMMARY, StudyFolder, StudySpec, summary_of
-from shoal.studies.trial_events import TrialEvents
-from shoal.studies.trial_states import COMPLETE, PRUNED
+from shoal.studies.trial_states import COMPLETE, PRUNED, TrialEvents
 from shoal.studies.trials import TrialStore
 from shoal.studies.worker_processes import REQUESTED, command, run_workers
 from shoal.tracking.events import Closed, Finished, Searched, Sinks
@@ -60,10 +59,9 @@ class Worker:
         self.began = self._last_row = time.time()
         self.ended = 0  # trials that this process told
         self.best: tuple[float, int] | None = None  # (score, number) of the best complete trial that is known here
-        several = len(spec.objectives) > 1
-        self.front = Front() if several else None  # then there is no best trial
-        self.measures = {group.name: Measures(spec.objectives, spec.score) for group in groups if several}
-        self.events = TrialEvents(folder.path, spec)
+        self.has_front = len(spec.objectives) > 1  # then there is no best trial
+        self.measures = {group.name: Measures(spec.objectives, spec.score) for group in groups if self.has_front}
+        self.events = TrialEvents(folder.path, spec.run)
         self._stack = ExitStack()
 
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
@@ -85,11 +83,10 @@ class Worker:
             self.folder.remove_if_empty()
             raise
         best = best_trials(study)
-        if self.front is None:
-            self.best = (best[0].values[0], best[0].number) if best else None
-        else:
+        if self.has_front:
             name_objectives(study, spec.objectives)
-            self.front = Front(trial.values for trial in best)
+        elif best:
+            self.best = (best[0].values[0], best[0].number)
         study.sampler = make_sampler(spec.sampler, spec.run.seed)
         enqueue(study, space, queue)
         if spec.sampler == "grid":
@@ -181,7 +178,7 @@ class Worker:
             except FileExistsError:
                 self.sinks.say("another worker writes the results of the study")
                 return
-            if fresh_seeds and self.front is None and best_trials(self.study):
+            if fresh_seeds and not self.has_front and best_trials(self.study):
                 self.sinks.say(f"training the best trial again on {fresh_seeds} fresh seeds")
             try:
                 found = conclude(
@@ -215,7 +212,7 @@ class Worker:
         programs = f"{shapes} program shapes; each compiles once" if shapes > 1 else "one program shape"
         self.sinks.say(
             f"{run.agent} on {run.env_name}: {spec.trials} trials of {run.seeds} seed{'s' * (run.seeds > 1)} x "
-            f"{' or '.join(f'{each:,}' for each in steps)} steps{rounded}, {spec.parallel} at a time\n"
+            f"{' or '.join(f'{count:,}' for count in steps)} steps{rounded}, {spec.parallel} at a time\n"
             f"this search has {programs}; sampler {spec.sampler}, pruner {spec.pruner}, storage {redacted(url)}"
         )
 
@@ -260,7 +257,7 @@ class Worker:
         """Queue a trial in the group that has its static values, unless it is in a group already."""
         if any(number in group.numbers for group in self.groups):
             return
-        values = {each.path: each.value(params[each.path]) for each in self.space.traced}
+        values = {dimension.path: dimension.value(params[dimension.path]) for dimension in self.space.traced}
         self.groups[self.space.group_of(params)].source.waiting.append(Trial(number, values))
 
     def _open(self, group: Group) -> None:
@@ -273,7 +270,7 @@ class Worker:
         before, measures = run.train_seconds, self.measures.get(group.name)
         if measures is not None:
             measures.begin_chunk(run)
-        in_slots = sum(len(each.held) for each in self.groups if each is not group)
+        in_slots = sum(len(other.held) for other in self.groups if other is not group)
         run.step()
         if measures is not None:
             measures.end_chunk()
@@ -300,16 +297,14 @@ class Worker:
         rate = self.ended / max(now - self.began, 1e-9)
         left = (self.spec.trials - finished) / rate if rate else None
         best = self.best or (None, None)
-        front = None if self.front is None else len(self.front)
+        front = len(best_trials(self.study)) if self.has_front else None
         slots = (in_slots, self.spec.parallel)
         self.sinks.receive(Searched(finished, self.spec.trials, *slots, *best, 3600 * rate, left, front))
 
     def _ended(self, number: int, values: tuple[float, ...] | None, reason: str) -> None:
         del reason
         self.ended += 1
-        if values is not None and self.front is not None:
-            self.front.add(values)
-        elif values is not None and (self.best is None or values[0] > self.best[0]):
+        if values is not None and not self.has_front and (self.best is None or values[0] > self.best[0]):
             self.best = (values[0], number)
         self.sinks.receive(self.events.of(self.store.trial(number)))
 

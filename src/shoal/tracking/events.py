@@ -177,7 +177,7 @@ def in_turns(generators: Iterable[Generator[Any, None, None]]) -> Iterator[Any]:
 
 
 def _messages(answer: object) -> Iterator[Message | None]:
-    """What a sink returned, as an iterator of messages."""
+    """The answer of a sink as an iterator of messages."""
     if isinstance(answer, Message):
         return iter([answer])
     return answer if isinstance(answer, Iterator) else iter(())

@@ -121,7 +121,7 @@ class Mlflow(Tracker):
                 some = batches[i] if i < len(batches) else []
                 self._client.log_batch(run, metrics=some, params=several[i] if i < len(several) else [])
         except Exception:
-            self._parameters[key] = {each.key: each.value for each in parameters}
+            self._parameters[key] = {parameter.key: parameter.value for parameter in parameters}
             raise
 
     def attach(self, key: str, files: Mapping[str, Path]) -> None:
@@ -181,7 +181,7 @@ class Mlflow(Tracker):
             self._client.log_artifacts(run, str(folder), f"{POLICY}/{folder.name}")
         self._client.finalize_logged_model(model.model_id, "READY")
         outputs = self._client.get_run(run).outputs
-        if model.model_id not in [each.model_id for each in (outputs.model_outputs if outputs else [])]:
+        if model.model_id not in [output.model_id for output in (outputs.model_outputs if outputs else [])]:
             self._client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
         return f"models:/{model.model_id}"
 

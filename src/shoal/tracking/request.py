@@ -1,4 +1,4 @@
-"""What a command asks of experiment trackers: which ones, and what they show (`--track` and the options beside it)."""
+"""The request of a command to experiment trackers: which ones, and what they show (`--track` and its options)."""
 
 import dataclasses
 import importlib.util

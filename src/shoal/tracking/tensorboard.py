@@ -70,12 +70,12 @@ class TensorBoard(Tracker):
         values = []
         for name, path in files.items():
             inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-            for each in inside:
-                label = f"{name}/{each.relative_to(path)}" if path.is_dir() else name
-                if each.suffix in IMAGES and each.stat().st_size <= LARGEST_IMAGE:
-                    values.append(_image(label, each.read_bytes()))
-                elif each.name in ("spec.json", "summary.json"):
-                    values.append(_text(label, f"```\n{json.dumps(json.loads(each.read_text()), indent=1)}\n```"))
+            for file in inside:
+                label = f"{name}/{file.relative_to(path)}" if path.is_dir() else name
+                if file.suffix in IMAGES and file.stat().st_size <= LARGEST_IMAGE:
+                    values.append(_image(label, file.read_bytes()))
+                elif file.name in ("spec.json", "summary.json"):
+                    values.append(_text(label, f"```\n{json.dumps(json.loads(file.read_text()), indent=1)}\n```"))
         now = time.time()
         self._append(key, [_event(now, 0, [value]) for value in values])
 

@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a tracker has of a run already."""
+    """The part of a run that a tracker has already."""
 
     steps: frozenset[int] = frozenset()  # of its points
     is_complete: bool = False
@@ -101,7 +101,7 @@ class Tracker(abc.ABC):
         """Called when the tracker is given up: end what would keep this process from ending."""
 
     def state(self) -> dict[str, Any]:
-        """What `tracking.json` keeps of the newest run of a command, such as its id: data for JSON."""
+        """Data for `tracking.json` about the newest run of a command, such as its id."""
         return {}
 
     @property

@@ -97,16 +97,16 @@ class Wandb(Tracker):
         """Log pictures as images, and save all files with the run."""
         run, pictures = self._runs[key], {}
         for name, path in files.items():
-            for each in sorted(path.rglob("*")) if path.is_dir() else [path]:
-                if not each.is_file() or each.stat().st_size > LARGEST_FILE:
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if not file.is_file() or file.stat().st_size > LARGEST_FILE:
                     continue
-                label = f"{name}/{each.relative_to(path)}" if path.is_dir() else name
+                label = f"{name}/{file.relative_to(path)}" if path.is_dir() else name
                 copy = Path(run.dir) / label
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(each, copy)
+                shutil.copyfile(file, copy)
                 run.save(str(copy), base_path=run.dir, policy="now")
-                if kind := {".png": self._wandb.Image, ".gif": self._wandb.Video}.get(each.suffix):
-                    pictures[label] = kind(str(each))
+                if kind := {".png": self._wandb.Image, ".gif": self._wandb.Video}.get(file.suffix):
+                    pictures[label] = kind(str(file))
         if pictures:
             run.log(pictures)
 

@@ -1,4 +1,4 @@
-"""What a study was asked to do, as its folder and its spec; checked before anything compiles."""
+"""The arguments of `tune` as a study: its folder and its spec; checked before anything compiles."""
 
 import dataclasses
 import itertools
@@ -23,11 +23,12 @@ from shoal.training.own_code import check_env_of
 from shoal.training.policy import check_complete
 
 Values = tuple[Agent | None, Env | None]  # where they were given as values, not as names
-TRIALS, PARALLEL, SEEDS, RECORDS = 100, 16, 4, 9  # the defaults
+TRIALS = 100
+DEFAULTS = {"parallel": 16, "seeds": 4, "records": 9, "evaluations": 0, "sampler": "tpe", "pruner": "", "score": "mean"}
 
 
 def new_study(
-    asked: Mapping[str, Any],
+    request: Mapping[str, Any],
     values: Values,
     trials: int | None,
     preset: Path | str | None,
@@ -35,87 +36,77 @@ def new_study(
     yes: bool,
     check: bool,
 ) -> tuple[StudyFolder, StudySpec]:
-    """Return the folder and the spec of a new study. Raises ValueError or TypeError for what cannot work."""
-    agent, env = asked["agent"], asked["env"]
-    if agent is None or env is None:
+    """Return the folder and the spec of a new study. Raises ValueError or TypeError for what cannot work.
+
+    `request` has the arguments of `tune` that were given.
+    """
+    if "agent" not in request or "env" not in request:
         raise TypeError('tune needs an agent and an environment: shoal.tune("ppo", "CartPole-v1").')
-    sizes = {"trials": trials, **{name: asked[name] for name in ("parallel", "seeds", "steps", "records")}}
-    for size, given in sizes.items():
-        if given is not None and not 1 <= given < 2**63:
-            raise ValueError(f"{size}={in_digits(given)} must be at least 1 and fit in 64 bits.")
-    records = asked["records"] or RECORDS
-    evaluations = asked["evaluations"] or 0
+    request = {**DEFAULTS, **request}
+    sizes = {"trials": trials, **{name: request.get(name) for name in ("parallel", "seeds", "steps", "records")}}
+    for name, size in sizes.items():
+        if size is not None and not 1 <= size < 2**63:
+            raise ValueError(f"{name}={in_digits(size)} must be at least 1 and fit in 64 bits.")
+    records, evaluations = request["records"], request["evaluations"]
     if evaluations not in (0, records):
         raise ValueError(
             f"either every record of a trial has an evaluation or none has: use evaluations=0 or evaluations={records}."
         )
-    options = {name: asked[name] for name in ("seed", "eval_episodes", "eval_max_steps") if asked[name] is not None}
-    fields, env_fields = dict(asked["fields"] or {}), dict(asked["env_fields"] or {})
-    job = make_job(
-        agent,
-        env,
-        preset=preset,
-        steps=asked["steps"],
-        fields=fields,
-        env_fields=env_fields,
-        seeds=asked["seeds"] or SEEDS,
-        records=records,
-        evaluations=evaluations,
-        **options,
-    )
+    of_run = ("steps", "seeds", "records", "evaluations", "seed", "eval_episodes", "eval_max_steps")
+    options = {name: request[name] for name in of_run if name in request}
+    fields, env_fields = dict(request.get("fields", {})), dict(request.get("env_fields", {}))
+    job = make_job(request["agent"], request["env"], preset=preset, fields=fields, env_fields=env_fields, **options)
     if job.spec.varying:
         raise ValueError(
             f"the trials set the hyperparameters, but {', '.join(job.spec.varying)} has several values: give one, or "
             f"search it."
         )
-    fixed = set(join(fields, env_fields))
+    search, fixed = request.get("search"), set(join(fields, env_fields))
     for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
         own = changes_of(value, registry)[0] if value is not None else ()
-        fixed |= {f"{prefix}{path}" for path in own} if asked["search"] is None else set()
+        fixed |= {f"{prefix}{path}" for path in own} if search is None else set()
     setting: Setting = apply(template(job.spec, *values), built({}))
-    space = read_space(setting, asked["search"], fixed)
-    objectives = read_objectives(asked["objectives"])
-    names = (asked["sampler"] or "tpe", asked["pruner"] or "")
-    sampler, pruner = check_names(*names, records, space, len(objectives))
-    score = asked["score"] or "mean"
-    check_score(score)
+    space = read_space(setting, search, fixed)
+    objectives = read_objectives(request.get("objectives"))
+    sampler, pruner = check_names(request["sampler"], request["pruner"], records, space, len(objectives))
+    check_score(request["score"])
     if space.shape_count > MOST_SHAPES and not yes:
-        many = ", ".join(f"{each.path} ({len(each.grid())})" for each in space.static)
+        many = ", ".join(f"{dimension.path} ({len(dimension.grid())})" for dimension in space.static)
         raise ValueError(
             f"this search has {space.shape_count} program shapes, each of which compiles once: {many}. Search fewer "
             f"static values, or say that it may take that long with --yes (yes=True)."
         )
-    if sampler == "grid" and asked["enqueue"]:
+    if sampler == "grid" and "enqueue" in request:
         raise ValueError("a grid trains all combinations of its values: leave enqueue out, or choose another sampler.")
     most = grid_size(space) if sampler == "grid" else None
     trials = trials or most or TRIALS
     trials = trials if most is None else min(trials, most)
     if check:
         check_env_of(job)
-    name = asked["name"] or _free_name(root, run_name(job.spec.agent, job.spec.env_name, "study"))
+    name = request.get("name") or _free_name(root, run_name(job.spec.agent, job.spec.env_name, "study"))
     spec = StudySpec(
         name=name,
         run=job.spec,
         search=space.described(),
         trials=trials,
-        parallel=min(asked["parallel"] or PARALLEL, trials),
+        parallel=min(request["parallel"], trials),
         sampler=sampler,
         pruner=pruner,
-        score=score,
+        score=request["score"],
         objectives=objectives,
-        storage=asked["storage"] or "",
+        storage=request.get("storage", ""),
     )
     return StudyFolder(named(root, name)), spec
 
 
 def study_to_resume(
-    path: Path | str, asked: Mapping[str, Any], values: Values, trials: int | None, trust_source: bool
+    path: Path | str, request: Mapping[str, Any], values: Values, trials: int | None, trust_source: bool
 ) -> tuple[StudyFolder, StudySpec]:
     """Return the folder and the spec of a study to go on with."""
     folder = StudyFolder(path)
     spec = folder.read_spec()
-    for name, value in asked.items():
-        if value is not None and not (name in ("agent", "env") and value in values):
+    for name, value in request.items():
+        if not (name in ("agent", "env") and value in values):
             raise ValueError(
                 f"{name}={str(value):.40} is for a new study; resume continues {path} as it is. Leave it out."
             )
