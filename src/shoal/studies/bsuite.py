@@ -225,8 +225,7 @@ def _train_programs(planned: Bsuite, folder: RunFolder, messages: Sinks, track: 
         program_folder = RunFolder(folder.path / "programs" / program.label.replace("/", "-"))
         try:
             begun_before = program_folder.has("spec.json")
-            tracked = track if tracking is None else tracking
-            trackers = run_sinks(tracked, program_folder, job.spec, resume=begun_before, within=folder.path)
+            trackers = run_sinks(track, program_folder, job.spec, resume=begun_before, within=folder.path)
             found, seconds = _train(plan, program_folder, program, [messages, StillCompiling(messages.say), *trackers])
         except Stopped as stopped:
             command = f"shoal bsuite --resume {folder.path}"
@@ -244,7 +243,6 @@ class PrintedMessages(Sink):
     """Prints messages, such as the start of a program or a member that stopped, and no other events."""
 
     def receive(self, event: Event) -> None:
-        """Print a message to standard output; ignore any other event."""
         if isinstance(event, Message):
             print(event.text, flush=True)
 
@@ -381,9 +379,7 @@ class _OnlyMessages(Sink):
     """A sink that forwards the messages of the single programs to another sink, and ignores all other events."""
 
     def __init__(self, sink: Sink) -> None:
-        """`sink` receives the messages."""
         self._sink = sink
 
     def receive(self, event: Event) -> Message | Iterator[Message | None] | None:
-        """Forward a message."""
         return self._sink.receive(event) if isinstance(event, Message) else None

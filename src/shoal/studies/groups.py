@@ -65,18 +65,15 @@ class StudySource(Source):
         return False
 
     def ask(self, count: int) -> list[Trial]:
-        """The first of the waiting trials."""
         begun = [self.waiting.popleft() for _ in range(min(count, len(self.waiting)))]
         for trial in begun:
             self.store.note(trial.number, group=self.name)
         return begun
 
     def report(self, number: int, record: int, score: float) -> bool:
-        """Store a score."""
         return self.store.report(number, record, score)
 
     def should_prune(self, number: int) -> bool:
-        """The answer of the study's pruner."""
         return self.store.should_prune(number)
 
     def tell(self, number: int, score: float | None, reason: str = "") -> None:
@@ -101,7 +98,6 @@ class Group:
 
     @property
     def slots(self) -> int:
-        """The number of trials that fit."""
         return self.plan.members // self.selector.seeds
 
     @property
@@ -113,7 +109,6 @@ class Group:
 
     @property
     def held(self) -> list[int]:
-        """The numbers of the trials in the slots."""
         return [] if self.run is None else self.selector.trials_in(self.run.selector_state)
 
     @property
@@ -157,7 +152,6 @@ class Messages(Sink):
         self._still = StillCompiling(lambda text: say(f"{group}: {text}"))
 
     def receive(self, event: Event) -> None:
-        """Pass on a message."""
         self._still.receive(event)
         match event:
             case Message(text):

@@ -110,7 +110,6 @@ class Heartbeat:
                     self._write()
 
     def _look(self) -> None:
-        """Look at the heartbeats of all workers."""
         now = time.monotonic()
         for worker, record in self._records().items():
             if worker == self.worker:

@@ -149,7 +149,6 @@ class Journal(BaseJournalBackend):
         raise self.damaged(number)
 
     def damaged(self, number: int) -> StorageError:
-        """Return the error for a damaged line."""
         return StorageError(
             f"line {number} of the journal {self._path} is damaged, so the lines after it cannot be trusted. Copy the "
             f"file, cut it off before this line (head -n {number - 1}), and resume the study."

@@ -93,19 +93,16 @@ class ByNumber(BaseSampler):
         return self._sampler
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return what the trial's sampler does."""
         return self._of(trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return what the trial's sampler does."""
         return self._of(trial).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return what the trial's sampler does."""
         return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
 
 

@@ -93,7 +93,6 @@ class Space:
 
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
-        """The distribution of every path, for Optuna."""
         return {dimension.path: dimension.distribution for dimension in self.dimensions}
 
     @property
@@ -115,11 +114,9 @@ class Space:
 
     @property
     def shape_count(self) -> int:
-        """The number of groups."""
         return math.prod(len(params_of(dimension)) for dimension in self.static)
 
     def values(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a trial by path."""
         return {dimension.path: dimension.value(params[dimension.path]) for dimension in self.dimensions}
 
     def params(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +137,6 @@ class Space:
         return index
 
     def grid(self) -> dict[str, list[Any]]:
-        """Return the parameters of a grid search, by path."""
         return {dimension.path: dimension.grid() for dimension in self.dimensions}
 
     def described(self) -> dict[str, Any]:

@@ -47,7 +47,6 @@ class StudySpec:
     fresh_seeds: int = FRESH_SEEDS  # on which the best trial is trained again at the end; 0: it is not
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as data for JSON."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return json_ready({**data, "run": self.run.to_json(), "storage": without_password(self.storage)})
 
@@ -59,7 +58,6 @@ class StudySpec:
 
     @property
     def directions(self) -> list[Direction]:
-        """The direction of each objective."""
         return ["maximize"] * len(self.objectives)
 
     @property
@@ -98,7 +96,6 @@ class StudyFolder:
             self.path.rmdir()
 
     def write(self, name: str, data: Any) -> None:
-        """Write a JSON file."""
         RunFolder(self.path).write_json(name, data)
 
     def read_spec(self) -> StudySpec:
@@ -119,7 +116,6 @@ class StudyFolder:
         return named(self.path / "workers", name, "worker")
 
     def storage(self, spec: StudySpec) -> str:
-        """Return the URL of the storage."""
         return spec.storage or f"journal:{self.path / LOG}"
 
 
@@ -133,12 +129,10 @@ class StudyResult:
 
     @property
     def folder(self) -> Path:
-        """The path of the folder."""
         return self._files.path
 
     @cached_property
     def study(self) -> optuna.Study:
-        """The study in its storage."""
         return open_trials(self.folder)
 
     @property

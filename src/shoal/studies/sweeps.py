@@ -50,7 +50,6 @@ class Batch(NamedTuple):
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans of all runs."""
         return [task.plan for task in self.tasks]
 
     def folders(self, base: RunFolder) -> list[RunFolder]:

@@ -133,7 +133,6 @@ class Fleet:
 
     @property
     def checksum(self) -> float:
-        """The sum of all observations so far."""
         return sum(total(carry[1]) for carry in self._carries)
 
 

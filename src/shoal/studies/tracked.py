@@ -72,7 +72,6 @@ class RunSink(TrackerSink):
         self._sent: dict[str, int] = {}  # step of the newest point that was sent, by key
 
     def observe(self, event: Event) -> str:
-        """Look how far the run is."""
         match event:
             case Started(steps):
                 self._steps, self.began = steps, True
@@ -104,7 +103,6 @@ class RunSink(TrackerSink):
         self.tracker.end(self._key, status)
 
     def unsent(self) -> str:
-        """The records that were not sent."""
         try:
             spec = self.folder.read_spec()
             steps = np.asarray(self._curves(spec)[AXIS])
@@ -115,7 +113,6 @@ class RunSink(TrackerSink):
         return f"{missing} of {len(steps)} records" if missing else ""
 
     def resend_command(self) -> str:
-        """The command that sends the run, or the rest of it."""
         return command_again(self.folder.path, self.name, self.tracking.uri)
 
     def on_end(self) -> None:

@@ -58,7 +58,6 @@ class StudySink(TrialSink):
         )
 
     def ended_trials(self) -> Iterator[TrialEnded]:
-        """Yield the trials of this worker that have ended."""
         return iter(()) if self.source is None else self._events.ended(self.source, self.worker)
 
     def receive(self, event: Event) -> Iterator[Message | None]:

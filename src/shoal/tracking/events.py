@@ -124,7 +124,6 @@ class Sinks(Sink):
     """
 
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
-        """Send events to these sinks."""
         self._sinks = list(sinks)
 
     def receive(self, event: Event) -> None:

@@ -15,7 +15,6 @@ class JsonLines(Sink):
         self.path = path
 
     def receive(self, event: Event) -> None:
-        """Append a line for a record; ignore other events."""
         if isinstance(event, Recorded):
             with open(self.path, "a") as file:  # no fsync: a resumed run writes the file again from its curves
                 file.write(as_line(event.line))

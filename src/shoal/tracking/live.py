@@ -71,7 +71,6 @@ class LiveDisplay(LiveSink):
     """Draws the state of a run on a terminal, and messages above it."""
 
     def __init__(self, stream: Any = None) -> None:
-        """Draw on a terminal; standard error by default."""
         super().__init__(stream)
         self._opened: Opened | None = None
         self._record: Recorded | None = None

@@ -87,7 +87,6 @@ class Mlflow(Tracker):
         self._client = client
 
     def open(self, entry: Entry) -> Known:
-        """Begin or continue a run."""
         parameters = {named(path): text[:LONGEST_PARAMETER] for path, text in entry.parameters.items()}
         if entry.live:
             self._axes[entry.key] = entry.axis
@@ -125,7 +124,6 @@ class Mlflow(Tracker):
             raise
 
     def attach(self, key: str, files: Mapping[str, Path]) -> None:
-        """Upload artifacts."""
         for name, path in files.items():
             folder, _, last = name.rpartition("/")
             if path.is_dir():
@@ -186,7 +184,6 @@ class Mlflow(Tracker):
         return f"models:/{model.model_id}"
 
     def state(self) -> dict[str, Any]:
-        """The ids of the run of the command."""
         return dict(self._newest)
 
     @property

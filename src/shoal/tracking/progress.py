@@ -26,7 +26,6 @@ class Warnings(Sink):
     """Prints only what a user must know, to standard error."""
 
     def receive(self, event: Event) -> None:
-        """Print a warning."""
         if isinstance(event, Message) and event.is_warning:
             print(f"shoal: {event.text}", file=sys.stderr, flush=True)
 
@@ -35,13 +34,11 @@ class PlainLines(Sink):
     """One line for each record, for log files."""
 
     def __init__(self, stream: Any = None) -> None:
-        """Write to a text stream; standard error by default."""
         self.stream: Any = stream or sys.stderr
         self.updates: int | None = None
         self._still = StillCompiling(self._print)
 
     def receive(self, event: Event) -> None:
-        """Print a line for an event of interest; ignore other events."""
         self._still.receive(event)
         match event:
             case Opened():

@@ -69,7 +69,6 @@ class Tracking:
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """The names of the trackers."""
         return tuple(self.to)
 
     @property

@@ -42,7 +42,6 @@ class LiveStudy(LiveSink):
     newest: Searched | None = None
 
     def receive(self, event: Event) -> None:
-        """Update the display, or print a message above it."""
         match event:
             case Searched():
                 if self._live is None:
@@ -56,7 +55,6 @@ class LiveStudy(LiveSink):
                 pass
 
     def lines(self, width: int) -> list[str]:
-        """Return the lines of the display, each of at most `width` columns."""
         return [] if self.newest is None else study_lines(self.newest, width)
 
 

@@ -60,7 +60,6 @@ class TensorBoard(Tracker):
         return Known()
 
     def write(self, key: str, points: Sequence[Point]) -> None:
-        """Append scalars."""
         value = _protocol("summary").Summary.Value
         rows = [(p, [value(tag=name, simple_value=x) for name, x in p.metrics.items()]) for p in points]
         self._append(key, [_event(point.time, point.step, values) for point, values in rows])

@@ -49,7 +49,6 @@ class TrialSink(TrackerSink):
         self._summary: Mapping[str, Any] | None = None
 
     def observe(self, event: Event) -> str:
-        """Keep a trial until it is sent."""
         self.began = self.began or isinstance(event, (TrialEnded, Finished))
         if isinstance(event, TrialEnded):
             if len(self._waiting) < MOST_WAITING:
@@ -85,12 +84,10 @@ class TrialSink(TrackerSink):
         self.tracker.end(self.study.key, status)
 
     def unsent(self) -> str:
-        """The number of trials that were not sent."""
         count = len(self._waiting) + self._missed
         return f"{count} trial{'s' * (count > 1)}" if count else ""
 
     def resend_command(self) -> str:
-        """The command that was given."""
         return self._again
 
     def _send_trials(self, some: Sequence[TrialEnded], sent: set[int]) -> None:

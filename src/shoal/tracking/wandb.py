@@ -51,7 +51,6 @@ class Wandb(Tracker):
         self._wandb = wandb
 
     def open(self, entry: Entry) -> Known:
-        """Begin a run, or continue it on the server."""
         identity, name = entry.key.replace("/", "-"), entry.name
         if entry.worker:  # one process writes a run of W&B, so that every worker has one, in the same group
             identity, name = f"{identity}-{entry.worker}", f"{name} ({entry.worker})"
@@ -111,7 +110,6 @@ class Wandb(Tracker):
             run.log(pictures)
 
     def end(self, key: str, status: str) -> None:
-        """End a run."""
         self._runs.pop(key).finish(exit_code=0 if status in ("complete", "pruned", SHARED) else 1)
         del self._axes[key]
 
