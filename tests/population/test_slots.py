@@ -215,6 +215,18 @@ def test_a_member_without_an_episode_keeps_its_score_and_a_trial_without_any_is_
     assert source.events[2:] == [("report", 7, 3, 2.0), ("tell", 5, None, "unscored"), ("tell", 7, 2.0, "")]
 
 
+def test_trials_are_found_in_the_slots_and_released():
+    """Groups of two members: the trials 7 and 9, and a free group between them."""
+    state = {"trial": np.asarray([7, -1, 9]), "age": np.asarray([2, 0, 1])}
+    assert SLOTS.trials_in(state) == [7, 9] and SLOTS.trials_in(None) == []
+    assert (SLOTS.members_of(state, 9), SLOTS.age_of(state, 9)) == (slice(4, 6), 1)
+    released = SLOTS.release(state, 7)
+    assert SLOTS.trials_in(released) == [9] and released["age"] is state["age"]
+    assert SLOTS.trials_in(state) == [7, 9]  # the state itself is unchanged
+    columns = {"trial": [np.asarray([7, 7, 9, 9]), np.asarray([7, 7, -1, -1])]}
+    assert SLOTS.is_busy(columns).tolist() == [True, True, False, False]
+
+
 def test_free_slots_rest_until_a_trial_comes():
     source = Script([{"learning_rate": 0.5}])
     roster = first_roster({"learning_rate": np.zeros(4, np.float32)}, np.asarray([0, 1, 0, 1]))

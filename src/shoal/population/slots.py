@@ -232,6 +232,10 @@ class Slots(Selector):
         """Return how many records a trial in the slots has had before the present chunk."""
         return int(state["age"][state["trial"].tolist().index(number)])
 
+    def is_busy(self, columns: Mapping[str, Any]) -> np.ndarray:
+        """Return which members [M] had a trial in the newest of the records of a run, by its columns."""
+        return np.asarray(columns["trial"][-1]) != NO_TRIAL
+
     def release(self, state: Any, number: int) -> Any:
         """Return the state without a trial that has ended elsewhere. Its members rest from the next chunk on."""
         return {**state, "trial": np.where(state["trial"] == number, NO_TRIAL, state["trial"])}

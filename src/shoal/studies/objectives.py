@@ -95,9 +95,8 @@ class Measures:
         """Note how fast the chunk was. Call it after each chunk; during its end `values` does so."""
         run = self._run
         seconds, updates = run.train_seconds - self._before[0], run.updates - self._before[1]
-        is_busy = run.records.columns["trial"][-1] >= 0
         block = None if run.plan.placement.mesh else run.plan.placement.block
-        members = computed_members(is_busy, run.plan.waves, block)
+        members = computed_members(self._slots.is_busy(run.records.columns), run.plan.waves, block)
         self._speeds[len(run.records)] = updates * run.plan.agent.steps_per_update * members / max(seconds, 1e-9)
 
     def values(self, number: int, score: float) -> tuple[float, ...]:

@@ -274,7 +274,7 @@ class Worker:
         run.step()
         if measures is not None:
             measures.end_chunk()
-        in_slots += len(set(run.records.columns["trial"][-1].tolist()) - {-1})
+        in_slots += int(group.selector.is_busy(run.records.columns).sum()) // group.selector.seeds
         self._add_row(group, in_slots, run.train_seconds - before)
 
     def _add_row(self, group: Group, in_slots: int, train_seconds: float) -> None:
