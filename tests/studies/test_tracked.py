@@ -137,6 +137,7 @@ def test_the_policy_is_a_model_that_acts_as_the_policy_does(run, kind, monkeypat
         f"models:/{main.outputs.model_outputs[0].model_id}" if kind == "models" else f"runs:/{main.info.run_id}/policy"
     )
     model = pyfunc.load_model(uri)
+    assert model.metadata.flavors["python_function"]["loader_module"] == "shoal.training.pyfunc"  # as in older models
     states = np.arange(48)
     np.testing.assert_array_equal(model.predict(states), result.policy()(states))
     assert len(np.unique(model.predict(states))) > 1  # not one action for everything

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import shoal
-from shoal.core.registry import TRACKERS, import_file
+from shoal.core.registry import TRACKERS, Registry, import_file
 from shoal.tracking.request import Tracking, tags_of, tracking_of
 from shoal.tracking.tracker import Target
 
@@ -105,6 +106,13 @@ def test_a_registered_tracker_has_a_name(own, monkeypatch):
     assert Tracking("my-log,wandb").trackers == ("my-log", "wandb")
     with pytest.raises(ValueError, match="Did you mean my-log"):
         Tracking("my-lob")
+
+
+def test_an_installed_package_adds_a_tracker(own, monkeypatch):
+    registry = Registry("tracker", "shoal.tracking", has_structs=False)
+    point = SimpleNamespace(load=lambda: registry.register("plugged")(import_file(own).Log))
+    monkeypatch.setattr("shoal.core.registry.entry_points", lambda group: [point] * (group == "shoal.trackers"))
+    assert registry["plugged"].cls.title == "Log"
 
 
 @pytest.mark.parametrize(
