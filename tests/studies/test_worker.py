@@ -67,7 +67,7 @@ def test_the_best_score_and_the_time_left_are_those_of_the_trials_that_ended(mad
     worker.events = SimpleNamespace(of=lambda number: Message(f"trial {number}"))
     worker.path.mkdir(parents=True)
     for number, score in ((1, 5.0), (2, 7.0), (3, 6.0), (4, None)):
-        worker._ended(number, None if score is None else (score,), "")
+        worker._ended(number, None if score is None else (score,))
     worker.began -= 8.0
     for busy in (4, 2):
         worker._add_row(worker.groups[0], busy, 0.0)

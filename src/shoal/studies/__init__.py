@@ -1,1 +1,1 @@
-"""Many runs from one request: training with pictures, sweeps, suites, bsuite and throughput measurements."""
+"""Many runs from one request: studies with Optuna, sweeps, suites, evolution, bsuite, trackers, and throughput."""

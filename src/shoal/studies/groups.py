@@ -33,31 +33,19 @@ from shoal.training.stopping import Stopped
 
 Values = tuple[float, ...]  # of a trial, one for each objective
 SAVE_SHARE = 0.05  # of the time at most, for checkpoints: those of many replay buffers have hundreds of MB
-Ended = Callable[[int, Values | None, str], object]  # called with number, values (None: pruned) and reason of a trial
+Ended = Callable[[int, Values | None], object]  # called with the number and the values of a trial; None: pruned
 
 
+@dataclasses.dataclass(eq=False)
 class StudySource(Source):
     """Brings the trials of a store into the slots of one group, and their scores back."""
 
-    def __init__(self, name: str) -> None:
-        """Begin with no trial. `connect` gives the store."""
-        self.name, self.waiting = name, deque[Trial]()
-        self._store: TrialStore | None = None
-        self._ended: Ended = lambda number, values, reason: None
-        self._measures: Measures | None = None
-
-    def connect(self, store: TrialStore, ended: Ended, measures: Measures | None = None) -> None:
-        """Use this store from now on. `ended` is called for each trial that this process tells.
-
-        With several objectives, `measures` gives the values of a trial.
-        """
-        self._store, self._ended, self._measures = store, ended, measures
-
-    @property
-    def store(self) -> TrialStore:
-        """The trials of the study, as this worker uses them."""
-        assert self._store is not None
-        return self._store
+    name: str  # of the group
+    waiting: deque[Trial] = dataclasses.field(default_factory=deque)  # for a slot
+    # Set before the group is trained:
+    store: TrialStore = dataclasses.field(init=False)  # the trials of the study, as this worker uses them
+    ended: Ended = dataclasses.field(init=False)  # called for each trial that this process tells
+    measures: Measures | None = None  # gives the values of a trial of several objectives
 
     @property
     def is_exhausted(self) -> bool:
@@ -82,9 +70,9 @@ class StudySource(Source):
             self.store.note(number, **{reason: True})
         values = None
         if score is not None:
-            values = (score,) if self._measures is None else self._measures.values(number, score)
+            values = (score,) if self.measures is None else self.measures.values(number, score)
         if self.store.tell(number, values, PRUNED if score is None else COMPLETE, reason):
-            self._ended(number, values, reason)
+            self.ended(number, values)
 
 
 @dataclasses.dataclass

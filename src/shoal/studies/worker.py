@@ -114,7 +114,8 @@ class Worker:
             with self._stack, claimed(self.path), self.store, stop_requests(self.sinks.say) as stop:
                 self._say_plan(url)
                 for group in self.groups:
-                    group.source.connect(self.store, self._ended, self.measures.get(group.name))
+                    source = group.source
+                    source.store, source.ended, source.measures = self.store, self._ended, self.measures.get(group.name)
                 self._adopt()
                 while not stop.is_set() and self._round(stop):
                     pass
@@ -301,8 +302,7 @@ class Worker:
         slots = (in_slots, self.spec.parallel)
         self.sinks.receive(Searched(finished, self.spec.trials, *slots, *best, 3600 * rate, left, front))
 
-    def _ended(self, number: int, values: tuple[float, ...] | None, reason: str) -> None:
-        del reason
+    def _ended(self, number: int, values: tuple[float, ...] | None) -> None:
         self.ended += 1
         if values is not None and not self.has_front and (self.best is None or values[0] > self.best[0]):
             self.best = (values[0], number)
