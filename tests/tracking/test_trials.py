@@ -56,6 +56,23 @@ class Memory(Tracker):
         return set()
 
 
+class Trials(TrialSink):
+    """The trials of a worker; `ended` is a function, because it is called at the end."""
+
+    def __init__(self, tracker, children=True, ended=tuple):
+        super().__init__(tracker, STUDY, children)
+        self.ended = ended
+
+    def ended_trials(self):
+        return iter(self.ended())
+
+    def files(self):
+        return {}
+
+    def resend_command(self):
+        return "shoal track runs/my-study"
+
+
 def send(sink, events):
     listener = Listener()
     sinks = Sinks([listener, sink])
@@ -67,7 +84,7 @@ def send(sink, events):
 def test_every_trial_is_a_child_of_the_study(root):
     tracker = Mlflow(Target(root / "run", root, EXPERIMENT))
     events = [trial(0), trial(1, "pruned", points=1), trial(2, "failed", points=0)]
-    send(TrialSink(tracker, STUDY), [*events, Finished({"best_score": 1.0}), Closed()])
+    send(Trials(tracker), [*events, Finished({"best_score": 1.0}), Closed()])
     runs = runs_in(root, EXPERIMENT)
     assert set(runs) == {"my-study", "trial 0000", "trial 0001", "trial 0002"}
     assert history(root, runs["trial 0000"], "score") == [(1_000, 0.0), (2_000, 1.0)]
@@ -80,9 +97,9 @@ def test_every_trial_is_a_child_of_the_study(root):
 
 
 def test_a_study_that_goes_on_sends_no_trial_twice(root):
-    send(TrialSink(Mlflow(Target(root / "run", root, EXPERIMENT)), STUDY), [trial(0), trial(1), Closed("stopped")])
+    send(Trials(Mlflow(Target(root / "run", root, EXPERIMENT))), [trial(0), trial(1), Closed("stopped")])
     every = lambda: [trial(number) for number in range(4)]  # noqa: E731  # as a storage returns them
-    send(TrialSink(Mlflow(Target(root / "run", root, EXPERIMENT)), STUDY, trials=every), [trial(2), Closed()])
+    send(Trials(Mlflow(Target(root / "run", root, EXPERIMENT)), ended=every), [trial(2), Closed()])
     runs = runs_in(root, EXPERIMENT)  # refuses two runs of one name
     assert len(runs) == 5
     assert [step for step, _ in history(root, runs["my-study"], TRIAL)] == [0, 1, 2, 3]
@@ -92,20 +109,20 @@ def test_a_study_that_goes_on_sends_no_trial_twice(root):
 def test_a_child_that_was_written_before_a_kill_is_not_written_again(root):
     tracker = Mlflow(Target(root / "run", root, EXPERIMENT))
     tracker.connect()
-    first = TrialSink(tracker, STUDY)
+    first = Trials(tracker)
     first.observe(trial(0))
     write = tracker.write
     tracker.write = lambda key, points: write(key, points) if key != STUDY.key else 1 / 0  # killed at this point
     with pytest.raises(ZeroDivisionError):
         first.send("")
-    send(TrialSink(Mlflow(Target(root / "run", root, EXPERIMENT)), STUDY), [trial(0), Closed()])
+    send(Trials(Mlflow(Target(root / "run", root, EXPERIMENT))), [trial(0), Closed()])
     runs = runs_in(root, EXPERIMENT)
     assert set(runs) == {"my-study", "trial 0000"} and len(history(root, runs["trial 0000"], "score")) == 2
 
 
 def test_without_children_the_study_has_the_scores():
     tracker = Memory()
-    send(TrialSink(tracker, STUDY, children=False), [trial(0), trial(1), Closed()])
+    send(Trials(tracker, children=False), [trial(0), trial(1), Closed()])
     assert tracker.runs == [STUDY.key]
     assert [(step, found["score"]) for _, step, found in tracker.points] == [(0, 1.0), (1, 2.0)]
 
@@ -115,7 +132,7 @@ def test_memory_does_not_grow_while_a_tracker_is_away_and_no_trial_is_lost(monke
     monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
     tracker = Memory()
     tracker.away = True
-    sink = TrialSink(tracker, STUDY, trials=lambda: (trial(number) for number in range(20)), again="shoal track S")
+    sink = Trials(tracker, ended=lambda: (trial(number) for number in range(20)))
     send(sink, [trial(number) for number in range(20)])
     assert len(sink._waiting) == 5 and sink.unsent() == "20 trials"
     tracker.away = False
@@ -129,7 +146,7 @@ def test_trials_that_could_not_be_sent_are_counted(monkeypatch):
     monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
     tracker = Memory()
     tracker.away = True
-    heard = send(TrialSink(tracker, STUDY, again="shoal track runs/my-study"), [trial(0), trial(1), Closed()])
+    heard = send(Trials(tracker), [trial(0), trial(1), Closed()])
     assert heard[-1] == ("Memory does not have 2 trials: the server is away. To send it: `shoal track runs/my-study`")
 
 
@@ -137,7 +154,7 @@ def test_an_outage_is_said_once_and_its_end_too(monkeypatch):
     monkeypatch.setattr(background, "FIRST_PAUSE", 0.0)
     tracker = Memory()
     tracker.away = True
-    sink = TrialSink(tracker, STUDY)
+    sink = Trials(tracker)
     heard = send(sink, [trial(0)])
     wait(lambda: sink._background.error is not None)
     heard += send(sink, [trial(1), trial(2)])
@@ -173,14 +190,14 @@ def test_servers_that_do_not_answer_are_waited_for_together(limit):
     silent, away, well = Silent(), Memory(), Memory()
     away.away = True
     listener = Heard()
-    sinks = Sinks([listener, *(TrialSink(each, STUDY, again="shoal track runs/x") for each in (silent, away, well))])
+    sinks = Sinks([listener, *(Trials(each) for each in (silent, away, well))])
     sinks.receive(trial(0))
     began = time.monotonic()
     sinks.receive(Closed())
     assert time.monotonic() - began < 3 * 1.0  # each of them alone takes a second
     assert sorted(text.partition(": ")[2] for text in listener.warnings) == [
-        "no answer for 1 s. To send it: `shoal track runs/x`",
-        "the server is away. To send it: `shoal track runs/x`",
+        "no answer for 1 s. To send it: `shoal track runs/my-study`",
+        "the server is away. To send it: `shoal track runs/my-study`",
     ]
     assert well.ended[STUDY.key] == "complete"
     silent.hangs.set()
@@ -193,7 +210,7 @@ def test_a_slow_server_that_makes_progress_is_waited_for(limit):
             return super().open(entry)
 
     slow = Slow()
-    send(TrialSink(slow, STUDY), [*(trial(number) for number in range(3)), Closed()])
+    send(Trials(slow), [*(trial(number) for number in range(3)), Closed()])
     assert len(slow.runs) == 4 and slow.ended[STUDY.key] == "complete"
 
 

@@ -52,9 +52,6 @@ class StudySink(TrialSink):
             tracking.open(name, Target(folder.path, folder.path.absolute().parent, f"{agent}/{env}")),
             _entry(folder, spec, tracking, worker),
             children=tracking.children != NOTHING,
-            trials=self.ended_trials,
-            files=self._files,
-            again=command_again(folder.path, name, tracking.uri),
         )
 
     def ended_trials(self) -> Iterator[TrialEnded]:
@@ -87,9 +84,12 @@ class StudySink(TrialSink):
         state = {**self.tracker.state(), "complete": self.is_sent and self.status == "complete"}
         self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
 
-    def _files(self) -> Mapping[str, Path]:
+    def files(self) -> Mapping[str, Path]:
         paths = [self.folder.path / name for name in ATTACHED]
         return {path.name: path for path in paths if path.exists()}
+
+    def resend_command(self) -> str:
+        return command_again(self.folder.path, self.name, self.tracker.uri)
 
 
 def study_tracking(track: Track, path: Path, *, is_new: bool) -> Tracking | None:

@@ -1,7 +1,8 @@
 """A sink that sends the trials of a study to an experiment tracker: a child of the study's run for each."""
 
+import abc
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,34 +20,27 @@ class TrialSink(TrackerSink):
     """Sends every trial that ends, and at the end those that were missed while the tracker was away.
 
     Its memory does not grow with the number of trials: if more than MOST_WAITING are waiting, further ones are left
-    out, and at the end they are read again with `trials()`. A trial that was sent is a point of the study's run, at the
-    step of its number, so a study that goes on sends none of them twice.
+    out, and at the end they are read again with `ended_trials`. A trial that was sent is a point of the study's run, at
+    the step of its number, so a study that goes on sends none of them twice.
     """
 
-    def __init__(
-        self,
-        tracker: Tracker,
-        study: Entry,
-        *,
-        children: bool = True,
-        trials: Callable[[], Iterable[TrialEnded]] = tuple,
-        files: Callable[[], Mapping[str, Path]] = dict,
-        again: str = "",
-    ) -> None:
-        """`study` is the run of the study; its `axis` must be TRIAL. `children`: whether every trial gets its own run.
-
-        `trials` returns all trials that have ended, of this worker if there are several; it is called in the thread,
-        at the end. `files` returns files and folders to attach when the study is complete. `again` is the command that
-        sends what could not be sent.
-        """
+    def __init__(self, tracker: Tracker, study: Entry, children: bool = True) -> None:
+        """`study` is the run of the study; its `axis` must be TRIAL. `children`: whether a trial has its own run."""
         super().__init__(tracker)
-        self.study, self.with_children, self.trials, self.files = study, children, trials, files
-        self._again = again
+        self.study, self.with_children = study, children
         self._waiting: deque[TrialEnded] = deque()
         self._missed = 0
         self._sent: set[int] | None = None  # numbers; None before the run is open
         self._had: set[str] = set()  # keys of children that have ended; their scores are not yet in the study's run
         self._summary: Mapping[str, Any] | None = None
+
+    @abc.abstractmethod
+    def ended_trials(self) -> Iterator[TrialEnded]:
+        """Yield all trials of this worker that have ended. It is called in the thread, at the end."""
+
+    @abc.abstractmethod
+    def files(self) -> Mapping[str, Path]:
+        """Return files and folders to attach when the study is complete."""
 
     def observe(self, event: Event) -> str:
         self.began = self.began or isinstance(event, (TrialEnded, Finished))
@@ -72,7 +66,7 @@ class TrialSink(TrackerSink):
                 self._waiting.popleft()
         if not status:
             return
-        every = iter(self.trials())
+        every = self.ended_trials()
         while some := list(islice(every, BATCH)):
             self._send_trials(some, self._sent)
         self._missed = 0
@@ -86,9 +80,6 @@ class TrialSink(TrackerSink):
     def unsent(self) -> str:
         count = len(self._waiting) + self._missed
         return f"{count} trial{'s' * (count > 1)}" if count else ""
-
-    def resend_command(self) -> str:
-        return self._again
 
     def _send_trials(self, some: Sequence[TrialEnded], sent: set[int]) -> None:
         new = {trial.number: trial for trial in some if trial.number not in sent}
