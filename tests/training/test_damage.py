@@ -64,7 +64,7 @@ def _no_compiling(monkeypatch):
         raise Trained
 
     def compile_nothing(self):
-        self.programs = Programs(train, train, train, 0.0)
+        self.programs = Programs(train, train, train, None, 0.0)
         return 0.0
 
     monkeypatch.setattr(Population, "compile", compile_nothing)

@@ -53,6 +53,22 @@ def test_a_run_that_is_stopped_within_records_ends_with_the_same_bits(case, tmp_
     assert summary["total_seconds"] > resumed.curves["wall_seconds"][-1] > summary["train_seconds"]
 
 
+def test_a_run_that_is_stopped_within_a_record_can_be_used_or_says_so(tmp_path, monkeypatch):
+    request, cut, out = Request(monkeypatch), tmp_path / "cut", tmp_path / "out"
+    request.at = 2
+    with pytest.raises(Stopped):
+        train("blocks", cut)
+    assert shoal.evaluate(cut, episodes=1, max_steps=5).episode_return.shape == (3, 1)
+    with pytest.raises(FileNotFoundError, match="its first chunk was never finished. To go on: shoal train --resume"):
+        shoal.export(cut, out, member=0)
+    assert not out.exists()
+    request.at = 6
+    with pytest.raises(Stopped):
+        shoal.train(resume=cut, **SILENT)
+    shoal.export(cut, out, member=0)
+    assert shoal.load_result(out).summary["steps_per_member"] == 6 * TABLE["fields"]["num_steps"]
+
+
 def test_a_short_chunk_is_one_call(tmp_path, monkeypatch):
     calls, advance = [], Population.advance
     monkeypatch.setattr(Population, "advance", lambda self, *args: (calls.append(args), advance(self, *args))[1])

@@ -42,7 +42,7 @@ class Programs(NamedTuple):
     begin: Any
     train: Any
     evaluate: Any
-    no_metrics: Metrics  # with which every call for `train` begins a record
+    no_metrics: Any  # `Metrics` with which every call of `train` begins a record
     seconds: float
 
 
