@@ -78,9 +78,8 @@ def checked_kinds(
 def fitted(name: str, value: Any, annotation: Any) -> Any:
     """Return a value as Python has it. Raises TypeError, or ValueError, if it is not what the annotation says."""
     kinds = tuple(_kinds(annotation))
-    number = python_number(value)
-    is_single = number is not value and isinstance(number, (bool, int, float))
-    plain = number if is_single else value
+    plain = python_number(value)
+    is_single = plain is not value
     is_whole = {*kinds} <= {int, type(None)} and name != "seed"  # which make_key refuses
     if is_whole and isinstance(plain, float):
         if not plain.is_integer():
@@ -105,7 +104,8 @@ def python_number(value: Any) -> Any:
     if not is_single or is_key(value) or isinstance(value, Tracer):
         return value
     array = np.asarray(value)
-    return float(array) if array.dtype.kind == "f" else array.item()  # a long double stays one in `item`
+    number = float(array) if array.dtype.kind == "f" else array.item()  # a long double stays one in `item`
+    return number if isinstance(number, (bool, int, float)) else value
 
 
 def python_numbers(value: Any) -> Any:
