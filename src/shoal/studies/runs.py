@@ -28,7 +28,7 @@ from shoal.viz.figure_sink import FigureSink
 
 @explaining_arguments
 @checked_kinds()
-def train(
+def train(  # noqa: PLR0913  # written out, for editors
     agent: str | Agent | None = None,
     env: str | Env | None = None,
     *,

@@ -32,7 +32,7 @@ from shoal.training.processes import group as processes
 
 
 @checked_kinds()
-def tune(
+def tune(  # noqa: PLR0913  # written out, for editors
     agent: str | Agent | None = None,
     env: str | Env | None = None,
     *,
