@@ -1,6 +1,5 @@
 """The options of a run as flags: `eval_max_steps` is `--eval-max-steps`."""
 
-import argparse
 from typing import Any
 
 from shoal.cli.parser import real_number, whole_number
@@ -19,6 +18,6 @@ def add_run_options(group: Any, of: str = "", **words: str) -> None:
         default = f" ({about['when_default']})" if about["when_default"] else ""
         text = words.get(name) or f"{about['help']}{default}"
         if field.type is bool:
-            group.add_argument(option, action=argparse.BooleanOptionalAction, default=None, help=text)
+            group.add_argument(option, action="store_const", const=True, help=text)
         else:
             group.add_argument(option, type=READERS[field.type], metavar=about["metavar"], help=text)

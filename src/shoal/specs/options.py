@@ -6,6 +6,7 @@ command line, and what a resumed run may change. A test compares the class with 
 """
 
 import dataclasses
+import math
 from typing import Any
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
@@ -44,7 +45,7 @@ def option(
 
 
 def _word(default: Any) -> str:
-    return f"{default:_}" if isinstance(default, int) else str(default)
+    return f"{default:_}" if type(default) is int else str(default)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,30 @@ class RunOptions:
     eval_episodes: int = option(100, least=1, most=10**6, group=OUT, help="per member and evaluation")
     eval_max_steps: int = option(
         0, least=0, most=2**31 - 1, group=OUT, help="of an episode", when_default="default the time limit"
+    )
+    stop_at: float | None = option(
+        None,
+        group=WHAT,
+        metavar="RETURN",
+        help="end a member when an evaluation of it reaches this return, and the run when all have",
+        when_default="",
+        is_omitted=True,
+    )
+    stop_at_mean: bool = option(
+        False,
+        group=WHAT,
+        help="with --stop-at: compare the mean over the members, and end the run",
+        when_default="",
+        is_omitted=True,
+    )
+    videos_every: int = option(
+        0,
+        least=0,
+        most=10**6,
+        group=OUT,
+        help="also make a video of the best member at every Nth record",
+        when_default="",
+        is_omitted=True,
     )
     prng: str = option("mix32", group=HOW, metavar="NAME", help="random generator: mix32 or threefry2x32")
     block: int = option(0, least=0, group=HOW, help="members per call of the program (CPU only)", when_default="")
@@ -82,6 +107,14 @@ class RunOptions:
                 object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
             _check_bounds(name, getattr(self, name), field.metadata["least"], field.metadata["most"])
         check_seed(self.seed)
+        if self.stop_at is not None:
+            object.__setattr__(self, "stop_at", float(self.stop_at))
+        if self.stop_at is not None and not math.isfinite(self.stop_at):
+            raise ValueError(f"stop_at={self.stop_at} must be a finite number: the return at which a member ends.")
+        if self.stop_at_mean and self.stop_at is None:
+            raise ValueError("stop_at_mean says whose return is compared with stop_at: give stop_at too.")
+        if self.stop_at is not None and not self.evaluations:
+            raise ValueError("stop_at compares evaluations, and evaluations=0 makes none: ask for some.")
         if self.prng not in IMPLEMENTATIONS:
             raise ValueError(f"prng={self.prng!r} is unknown. Choose one of: {', '.join(IMPLEMENTATIONS)}.")
         if self.devices_per_member == 1:

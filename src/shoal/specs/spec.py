@@ -80,8 +80,9 @@ class RunSpec(RunOptions):
         own = [field.name for field in dataclasses.fields(self) if field.name not in OPTIONS]
         names = [*own[:-2], *OPTIONS, *own[-2:]]  # `init` and `sources` come after the options
         data = {name: to_json(getattr(self, name)) for name in names}
-        omitted = {*EMPTY, *(name for name, field in OPTIONS.items() if field.metadata["is_omitted"])}
-        return {name: part for name, part in data.items() if part or name not in omitted}
+        omitted = {name for name in EMPTY if not data[name]}
+        omitted |= {n for n, field in OPTIONS.items() if field.metadata["is_omitted"] and data[n] == field.default}
+        return {name: part for name, part in data.items() if name not in omitted}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "RunSpec":

@@ -67,6 +67,9 @@ def train(  # noqa: PLR0913  # written out, for editors
     prng: str | None = None,
     block: int | None = None,
     devices_per_member: int | None = None,
+    stop_at: float | None = None,
+    stop_at_mean: bool | None = None,
+    videos_every: int | None = None,
 ) -> Result:
     """Train a population, `seeds` members (1) for every setting, in one compiled program. Returns its `Result`.
 
@@ -96,6 +99,10 @@ def train(  # noqa: PLR0913  # written out, for editors
 
     A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters. It is
     a name ("pbt", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or one of your own (`shoal.Selector`).
+
+    `stop_at=475` ends a member when an evaluation of it reaches this return: its weights stay as they are, and the run
+    ends when all members have. With `stop_at_mean` the run ends when the mean over members does. `videos_every=N` makes
+    a video of the best member at every Nth record.
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; other arguments must then agree with it. `trust_source=True` executes the code that the run folder or a

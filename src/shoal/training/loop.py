@@ -21,7 +21,7 @@ from shoal.core.keys import Key, make_key, stream
 from shoal.rollouts.evaluate import Evaluation
 from shoal.specs.changes import changes_in_words
 from shoal.specs.describe import describe, to_json
-from shoal.specs.selector import Standing, Turnover, check_turnover, taken_turnover
+from shoal.specs.selector import REST, Standing, Turnover, check_turnover, taken_turnover
 from shoal.specs.settings import setting_in_words
 from shoal.specs.sources import keep
 from shoal.specs.spec import short
@@ -179,6 +179,7 @@ class Run:
             self.save()
             return True
         metrics, alive = trained
+        alive = alive if self.state.reached is None else alive | self.state.reached
         evaluation = self._evaluate(record) if self.plan.evaluates(record) else None
         line = self.records.append(
             last * self.plan.agent.steps_per_update,
@@ -192,6 +193,7 @@ class Run:
         self._report_stopped(alive)
         self._report_nan(metrics, evaluation)
         self._report_reuse(metrics, last - recorded)
+        self._stop_reached(evaluation, alive)
         busy = self.plan.members - int(self.state.roster.is_idle.sum())
         turned = self._select(record, alive)
         if self._is_time_to_save():
@@ -387,6 +389,31 @@ class Run:
                     is_warning=True,
                 )
 
+    def _stop_reached(self, evaluation: Evaluation | None, alive: np.ndarray) -> None:
+        """End the members whose evaluation reached `stop_at`, and the run if all have, or if their mean has."""
+        goal = self.plan.spec.stop_at
+        if goal is None or evaluation is None:
+            return
+        returns = np.asarray(evaluation.episode_return).mean(axis=1)
+        if self.plan.spec.stop_at_mean:
+            mean = returns[~self.state.roster.is_idle].mean()
+            self._end_where(bool(mean >= goal), f"the mean return of the members, {mean:.4g}, has reached {goal:g}")
+            return
+        before = np.zeros(len(returns), bool) if self.state.reached is None else self.state.reached
+        new = (returns >= goal) & ~before
+        if new.any():
+            self.state = self.state.replace(reached=before | new)
+            self.population.apply(np.where(new, REST, np.arange(len(new))), self.state.roster)
+            names = self.plan.names(self.state.roster)
+            for m in np.flatnonzero(new):
+                self.sinks.say(f"member {m} ({names[m]}) has reached {returns[m]:.4g}, and is not trained any more")
+        self._end_where(bool((before | new | ~alive).all()), f"no member is left that has not reached {goal:g}")
+
+    def _end_where(self, is_over: bool, why: str) -> None:
+        if is_over and not self.is_over:
+            self.state = self.state.replace(finished=True)
+            self.sinks.say(f"the run ends here: {why}")
+
     def _report_nan(self, metrics: ChunkMetrics, evaluation: Evaluation | None) -> None:
         """Say once that returns are NaN, and of which member."""
         is_nan = (np.asarray(metrics.episodes.count) > 0) & np.isnan(metrics.episodes.return_sum)
@@ -457,19 +484,12 @@ class Run:
     def _save(self) -> None:
         members = self.population.to_host()
         about = {
-            "updates": self.state.updates,
+            **self.state.facts(),
             "env_revision": self.plan.env.revision,
             "agent_revision": self.plan.agent.revision,
             "records": len(self.records),
             "curves": self.records.fingerprint(),
-            "compile_seconds": self.state.compile_seconds,
             "wall_seconds": time.perf_counter() - self.started,
-            "train_seconds": self.state.train_seconds,
-            "eval_seconds": self.state.eval_seconds,
-            "best_return": json_ready(self.state.best_return),
-            "eval_cut": self.state.eval_cut,
-            "next_occupant": self.state.next_occupant,
-            "finished": self.state.finished,
             "over": self.is_over,
         }
         parts = {

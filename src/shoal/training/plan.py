@@ -261,6 +261,11 @@ def make_plan(
     )
     if selector is not None:
         selector.check(outline_of(plan))
+        if spec.stop_at is not None and not spec.stop_at_mean:
+            raise ValueError(
+                f"stop_at={spec.stop_at:g} ends members, and the selector decides which members go on: add "
+                f"stop_at_mean, which ends the run."
+            )
     return plan
 
 

@@ -32,7 +32,13 @@ from shoal.specs.settings import replaced
 from shoal.specs.sources import check_sources
 from shoal.specs.spec import ZOO_PREFIX
 
-WORDS = {int: "a whole number", str: "a text", (str, dict): "the folder of a run"}
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    str: "a text",
+    bool: "true or false",
+    float | None: "a number",
+    (str, dict): "the folder of a run",
+}
 OPTIONS = {  # what a preset may say about the run, with the type of each
     **{name: options.OPTIONS[name].type for name in options.GIVEN},
     "init": (str, dict),
@@ -109,7 +115,8 @@ class Table:
             if name not in self.values:
                 continue
             value = self.values[name]
-            if not isinstance(value, kind) or isinstance(value, bool):
+            wanted = (int, float) if kind == float | None else kind
+            if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
                 raise TypeError(f"{self.where}: {name}={value!r} must be {WORDS[kind]}.")
             given[name] = value
         if "found" in given:

@@ -8,6 +8,7 @@ import numpy as np
 
 from shoal.specs.roster import NOBODY, Roster
 from shoal.specs.selector import FRESH, REST, Turnover
+from shoal.training.folder import json_ready
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,8 @@ class RunState:
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
     eval_cut: int = 0  # episodes of the newest evaluation that its limit of steps cut off, over all members
-    finished: bool = False  # whether the selector ended the run
+    finished: bool = False  # whether the selector, or `stop_at`, ended the run
+    reached: np.ndarray | None = None  # [M], the members that `stop_at` ended; None before the first
 
     @classmethod
     def first(cls, roster: Roster) -> "RunState":
@@ -61,8 +63,23 @@ class RunState:
         )
 
     def arrays(self) -> dict[str, Any]:
-        """Return the parts that a checkpoint keeps as arrays; all others are in its manifest."""
+        """Return the parts that a checkpoint keeps as arrays."""
         return {"roster": self.roster._asdict(), "selector": self.selector}
+
+    def facts(self) -> dict[str, Any]:
+        """Return all other parts, as data for the JSON of a checkpoint's manifest."""
+        reached = {} if self.reached is None else {"reached": self.reached.tolist()}
+        return {
+            "updates": self.updates,
+            "compile_seconds": self.compile_seconds,
+            "train_seconds": self.train_seconds,
+            "eval_seconds": self.eval_seconds,
+            "best_return": json_ready(self.best_return),
+            "eval_cut": self.eval_cut,
+            "next_occupant": self.next_occupant,
+            "finished": self.finished,
+            **reached,
+        }
 
     def restored(self, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> "RunState":
         """Return the state in a checkpoint, from the facts in its manifest (`about`) and its arrays."""
@@ -77,4 +94,5 @@ class RunState:
             eval_cut=about.get("eval_cut", 0),
             next_occupant=about["next_occupant"],
             finished=about["finished"],
+            reached=None if about.get("reached") is None else np.asarray(about["reached"], bool),
         )

@@ -114,7 +114,7 @@ FILES: dict[str, Any] = {
         "env": str,
         **{name: Maybe(dict) for name in ("fields", "env_fields")},
         **{name: Maybe(Each([object])) for name in ("sweep", "env_sweep", "points")},
-        **{name: Maybe(field.type) for name, field in OPTIONS.items()},
+        **{name: Maybe(UNKNOWN if field.type == float | None else field.type) for name, field in OPTIONS.items()},
         "init": Maybe({"run": str, "member": int | str, "which": str, "spec": str}),
         "sources": Maybe(Each(str)),
     },

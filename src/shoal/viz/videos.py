@@ -308,10 +308,12 @@ def draw_members(
     recorder: EpisodeRecorder | None = None,
     key: Key | None = None,
     size: int | None = None,
+    best_at: int | None = None,
 ) -> list[Path]:
     """Draw GIFs of the best, median and worst member of a population. `key` is consumed; default: the run's own.
 
-    `ranking` holds the indices of all members, best first. Returns the paths.
+    `ranking` holds the indices of all members, best first. With `best_at`, a number of environment steps, only the
+    best one is drawn, into a file with this number. Returns the paths.
     """
     _check_picture(plan.env)
     shown = members_to_show(ranking)
@@ -323,9 +325,10 @@ def draw_members(
         draw(
             jax.tree.map(lambda x, i=i: x[i], env),
             jax.tree.map(lambda x, i=i: x[i], episodes),
-            folder / f"{word}.gif",
+            folder / (f"{word}.gif" if best_at is None else f"{word}-step-{best_at}.gif"),
             f"{word}: {_with_short_numbers(policies.names[member])}",
             size,
         )
         for i, (word, member) in enumerate(shown.items())
+        if best_at is None or word == "best"
     ]
