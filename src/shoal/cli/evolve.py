@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from shoal.cli.options import add_run_options
 from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
@@ -40,8 +41,7 @@ def evolve_parser() -> Parser:
     )
     what.add_argument("--generations", type=whole_number, metavar="N", help="default 100")
     what.add_argument("--candidates", type=whole_number, metavar="N", help="of each generation (default 32)")
-    what.add_argument("--seeds", type=whole_number, metavar="N", help="members of each candidate (default 2)")
-    what.add_argument("--steps", type=whole_number, metavar="N", help="environment steps of each training run")
+    add_run_options(what, seeds="members of each candidate (default 2)", steps="environment steps of each training run")
     what.add_argument("--fitness", choices=("whole", "final"), help="mean return over the whole training or at its end")
     what.add_argument("--minimize", action="store_true", help="search for the smallest return")
     what.add_argument("--found", metavar="RUN", help="start from what another evolution has found")
@@ -57,15 +57,14 @@ def evolve_parser() -> Parser:
     )
     run = parser.add_argument_group("the run")
     run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
-    run.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
-    run.add_argument("--records", type=whole_number, metavar="N", help="records of each training run (default 5)")
+    add_run_options(run, seed="", records="records of each training run (default 5)")
     run.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
     run.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
     run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")
     run.add_argument("--no-figures", action="store_true", help="make no figures")
     run.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
     where = parser.add_argument_group("how to run it")
-    where.add_argument("--block", type=whole_number, metavar="N", help="members per call of the program (CPU only)")
+    add_run_options(where, block="")
     where.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
     where.add_argument(
         "--distributed",

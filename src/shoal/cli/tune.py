@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cli.numbers import parse_number
+from shoal.cli.options import add_run_options
 from shoal.cli.parser import Flag, Line, Named, Parser, full_path, read_values, real_number, whole_number
 from shoal.cli.search import read_search
 from shoal.cli.tracking import add_tracking, tracking_in
@@ -50,10 +51,11 @@ def tune_parser() -> Parser:
     what.add_argument("--space", metavar="FILE", help="a TOML file with ranges and lists: PATH = RANGE in each line")
     what.add_argument("--enqueue", metavar="FILE", help="trials that come first: a JSON list of {PATH: value, ...}")
     what.add_argument("--trials", type=whole_number, metavar="N", help="that are complete or pruned at the end (100)")
-    what.add_argument("--steps", type=whole_number, metavar="N", help="environment steps of each member of a trial")
-    what.add_argument("--seeds", type=whole_number, metavar="N", help="members of each trial (default 4)")
-    what.add_argument(
-        "--records", type=whole_number, metavar="N", help="scores of each trial until its end (default 9)"
+    add_run_options(
+        what,
+        steps="environment steps of each member of a trial",
+        seeds="members of each trial (default 4)",
+        records="scores of each trial until its end (default 9)",
     )
     what.add_argument(
         "--score", metavar="NAME", help="over the members: mean (default), iqm, min, or q25 for a quantile"
@@ -106,12 +108,8 @@ def tune_parser() -> Parser:
     how.add_argument("--yes", action="store_true", help="compile more than 8 programs if the search needs them")
     run = parser.add_argument_group("the runs")
     run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
-    run.add_argument("--seed", type=whole_number, metavar="N", help="determines all random numbers (default 0)")
-    run.add_argument(
-        "--evaluations", type=whole_number, metavar="N", help="0: scores are training returns; RECORDS: greedy episodes"
-    )
-    run.add_argument("--eval-episodes", type=whole_number, metavar="N", help="per member and evaluation (default 100)")
-    run.add_argument("--eval-max-steps", type=whole_number, metavar="N", help="of an episode (default the time limit)")
+    about = "0: scores are training returns; RECORDS: greedy episodes"
+    add_run_options(run, seed="", evaluations=about, eval_episodes="", eval_max_steps="")
     run.add_argument("--name", default="", metavar="NAME", help="of the study and its folder (default AGENT-ENV-study)")
     run.add_argument("--root", default="runs", metavar="DIR", help="parent folder of the folder (default runs)")
     run.add_argument("--resume", metavar="STUDY", help="go on with the study in this folder; --trials N extends it")
