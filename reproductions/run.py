@@ -24,7 +24,7 @@ from reproductions.workspace import Workspace
 from shoal.core.errors import unknown_field
 from shoal.core.kinds import checked_kinds
 from shoal.specs.disk import tidy
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder, named, new_folder, provenance
 from shoal.training.host import host_bytes
 from shoal.training.reading import read_json
@@ -173,7 +173,7 @@ def run_reproduction(
     folder = RunFolder(given) if given else new_folder(root, f"reproduce-{planned.reproduction.name}")
     if resume is None:
         _begin(folder)
-    with claimed(folder.path):
+    with locked(folder.path):
         tidy(folder.path / "parts")
         return _measure_all(planned, folder, say, begun)
 

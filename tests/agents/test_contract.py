@@ -26,7 +26,7 @@ from shoal.rollouts.checks import check_agent
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.evaluate import evaluate
 from shoal.specs.points import is_initial
-from shoal.specs.settings import Setting
+from shoal.specs.settings import AgentEnv
 
 DISCOUNT = 0.9
 UPDATES = 200
@@ -295,7 +295,7 @@ def test_hyperparameters_that_only_init_reads_are_declared(name, fields):
         if fields.get("strategy"):
             agent = agent.replace(learning_rate_decay=1.0, sigma_decay=1.0, learning_rate=0.0)
         agent = agent.replace(**fields)
-        declared = {path for path in hyper_fields(agent) if is_initial(Setting(agent, env), path)}
+        declared = {path for path in hyper_fields(agent) if is_initial(AgentEnv(agent, env), path)}
         unread = unread_by_update(to_arrays(agent.bind(env)), to_arrays(env))
         # With a tuned temperature `alpha` has no effect on an update, which its program does not show.
         tuned = {"alpha"} if fields.get("temperature") else set()

@@ -14,7 +14,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import Struct, static_fields, struct
 from shoal.specs.describe import build, describe
-from shoal.specs.settings import Setting, hyperparameters, is_static, populate
+from shoal.specs.settings import AgentEnv, hyperparameters, is_static, populate
 
 
 def random_like(tree, seed, scale=1.0):
@@ -113,15 +113,15 @@ def test_a_field_holds_a_name_or_a_struct_with_leaves():
     assert back.surrogate == "clipped" and back.value_loss.form == "network"
     assert jax.tree.map(lambda x: x, named).value_loss == "clipped"
     assert jax.tree.structure(named) != jax.tree.structure(learned)
-    assert not is_static(Setting(learned, make("CartPole-v1")), "value_loss")
-    assert is_static(Setting(named, make("CartPole-v1")), "value_loss")
-    assert "value_loss.scale" in hyperparameters(Setting(learned, make("CartPole-v1")))
+    assert not is_static(AgentEnv(learned, make("CartPole-v1")), "value_loss")
+    assert is_static(AgentEnv(named, make("CartPole-v1")), "value_loss")
+    assert "value_loss.scale" in hyperparameters(AgentEnv(learned, make("CartPole-v1")))
 
 
 def test_members_can_have_losses_of_their_own():
     losses = [LearnedValueLoss.init(make_key(seed), hidden=(4,)) for seed in range(3)]
     stacked = jax.tree.map(lambda *xs: np.stack(xs), *losses)
-    setting = Setting(PPO(value_loss=losses[0]), make("CartPole-v1"))
+    setting = AgentEnv(PPO(value_loss=losses[0]), make("CartPole-v1"))
     agents, _ = populate(setting, {"value_loss": stacked}, 3)
     assert {x.shape[0] for x in jax.tree.leaves(agents)} == {3}
     got = jax.vmap(lambda agent: agent.value_loss(jnp.ones(()), jnp.ones(()), jnp.zeros(()), 0.2))(agents)

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from shoal.cli.main import main
+from shoal.core import limits
 from shoal.core.limits import memory_limit, processor_limit
 from shoal.specs.spec import RunSpec
-from shoal.training import host, limits, plan
+from shoal.training import host, plan
 from shoal.training.plan import make_plan
 
 UNLIMITED = "9223372036854771712\n"  # of version 1, which has no word for it

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shoal.core.keys import make_key
-from shoal.ops.devices import DATA, own_key, own_part, standardized
+from shoal.ops.devices import DATA, device_key, device_share, standardized
 from shoal.ops.running import RunningStats
 from shoal.rollouts.episodes import EpisodeStats
 
@@ -61,15 +61,15 @@ def test_episodes_of_all_devices_are_counted():
 @pytest.mark.parametrize("axis", [0, 1])
 def test_each_device_takes_its_own_part(axis):
     whole = np.arange(36).reshape(6, 6)
-    parts = on_devices(lambda d: own_part(jnp.asarray(whole) + 0 * d, DEVICES, axis), jnp.arange(DEVICES))
+    parts = on_devices(lambda d: device_share(jnp.asarray(whole) + 0 * d, DEVICES, axis), jnp.arange(DEVICES))
     np.testing.assert_array_equal(np.concatenate(parts, axis=axis), whole)
 
 
 def test_devices_have_different_keys():
-    keys = on_devices(lambda d: own_key(make_key(0), DEVICES), jnp.arange(DEVICES))
+    keys = on_devices(lambda d: device_key(make_key(0), DEVICES), jnp.arange(DEVICES))
     assert len({tuple(words) for words in jax.random.key_data(keys).tolist()}) == DEVICES
 
 
 def test_one_device_changes_nothing():
     key = make_key(0)
-    assert own_key(key, 1) is key and own_part(key, 1, 0) is key
+    assert device_key(key, 1) is key and device_share(key, 1, 0) is key

@@ -13,8 +13,8 @@ from shoal.core.keys import make_key, stream
 from shoal.core.registry import make
 from shoal.population.evolve import Evolve
 from shoal.specs.roster import first_roster
-from shoal.specs.selector import FRESH, Given, Outline, Standing
-from shoal.specs.settings import Setting
+from shoal.specs.selector import FRESH, Schedule, Standing, UserChoices
+from shoal.specs.settings import AgentEnv
 from shoal.studies import evolution
 from shoal.studies.evolution import _varied, evolve
 from shoal.training.generations import fitness_of, fitness_of_generations
@@ -123,8 +123,8 @@ def test_a_final_fitness_counts_in_the_last_segment_only(strategy, shaping):
 def test_a_final_fitness_needs_a_whole_training_run():
     made = Evolve(vary=(RATE,), seeds=1, strategy="PersistentES", segments=3, every=1, generations=2, fitness="final")
     with pytest.raises(ValueError, match="use --generations 3 or more"):
-        made.check(Outline(4, (10, 20, 30), (False,) * 3, 0, 5))
-    made.replace(fitness="whole").check(Outline(4, (10, 20, 30), (False,) * 3, 0, 5))
+        made.check(Schedule(4, (10, 20, 30), (False,) * 3, 0, 5))
+    made.replace(fitness="whole").check(Schedule(4, (10, 20, 30), (False,) * 3, 0, 5))
 
 
 @pytest.mark.parametrize("strategy", ["PersistentES", "NoiseReuseES"])
@@ -211,7 +211,7 @@ def test_more_steps_cannot_extend_an_evolution(evolved):
 
 
 def test_numbers_inside_of_a_loss_that_is_named_may_evolve():
-    setting = Setting(shoal.PPO(), make("CartPole-v1"))
+    setting = AgentEnv(shoal.PPO(), make("CartPole-v1"))
     varied, first = _varied(setting, {"value_loss.scale": (1, 20), "value_loss": "residual"}, 0)
     assert varied == (("value_loss.scale", 1, 20), ("value_loss",)) and first["value_loss"].scale == 10.0
 
@@ -294,9 +294,9 @@ def test_an_unknown_experiment_is_refused():
 
 
 def test_numbers_need_no_range_where_the_field_declares_one():
-    bound = Evolve(vary=(("learning_rate",), ("clip", 0.1, 0.3))).bind(shoal.PPO(), make("CartPole-v1"), Given())
+    bound = Evolve(vary=(("learning_rate",), ("clip", 0.1, 0.3))).bind(shoal.PPO(), make("CartPole-v1"), UserChoices())
     assert bound.vary == (("learning_rate", 1e-5, 1e-2, "log"), ("clip", 0.1, 0.3, "linear"))
-    again = bound.bind(shoal.PPO(), make("CartPole-v1"), Given())
+    again = bound.bind(shoal.PPO(), make("CartPole-v1"), UserChoices())
     assert again.vary == bound.vary
     of_run = (False,) * 5
     for learns_from, scored_from, message in (
@@ -309,7 +309,7 @@ def test_numbers_need_no_range_where_the_field_declares_one():
         (50, 10, "every training run has 50 steps, but the first gradient step comes after 50 steps"),
     ):
         with pytest.raises(ValueError, match=message):
-            bound.check(Outline(64, (10, 20, 30, 40, 50), of_run, learns_from, scored_from))
-    bound.check(Outline(64, (10, 20, 30, 40, 50), of_run, 40, 50))
+            bound.check(Schedule(64, (10, 20, 30, 40, 50), of_run, learns_from, scored_from))
+    bound.check(Schedule(64, (10, 20, 30, 40, 50), of_run, 40, 50))
     with pytest.raises(ValueError, match=r"every training run needs 5 records \(1 x 5\), and one of 4 steps has 4"):
-        bound.check(Outline(64, (1, 2, 3, 4), (False,) * 4, 0, 0))
+        bound.check(Schedule(64, (1, 2, 3, 4), (False,) * 4, 0, 0))

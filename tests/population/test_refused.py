@@ -42,7 +42,7 @@ REFUSED = {
     ),
     "an empty range": (
         lambda: shoal.PBT(vary={"discount": (0.9, 0.5)}),
-        r"discount cannot be sampled from \(0.9, 0.5\): write finite numbers, the lower one first",
+        r"discount cannot be sampled from \(0.9, 0.5\): write two finite numbers, the lower one first",
     ),
     "a field that is None": (
         lambda: shoal.PBT(vary={"target_kl": (0.01, 0.1)}),

@@ -13,7 +13,7 @@ from shoal.population.pbt import PBT
 from shoal.population.random import RandomSearch
 from shoal.population.varying import ranked
 from shoal.specs.roster import first_roster
-from shoal.specs.selector import Given
+from shoal.specs.selector import UserChoices
 
 NAN = float("nan")
 RATE = {"learning_rate": (1e-4, 1e-1, "log")}
@@ -245,30 +245,30 @@ INITIAL = [
 @pytest.mark.parametrize(("agent", "path"), INITIAL, ids=[path for _, path in INITIAL])
 def test_pbt_varies_nothing_that_only_a_new_member_reads(agent, path):
     env = make("Pendulum-v1")
-    vary = PBT().bind(agent, env, Given()).vary
+    vary = PBT().bind(agent, env, UserChoices()).vary
     assert vary and path not in vary
-    assert path in RandomSearch().bind(agent, env, Given()).vary  # its members are new
+    assert path in RandomSearch().bind(agent, env, UserChoices()).vary  # its members are new
     with pytest.raises(ValueError, match=f"{path} is read only when a member begins"):
-        PBT(vary=[path]).bind(agent, env, Given())
-    swept = Given(first={path: [0.5, 0.6], "learning_rate": [1e-3, 1e-2]})
+        PBT(vary=[path]).bind(agent, env, UserChoices())
+    swept = UserChoices(first={path: [0.5, 0.6], "learning_rate": [1e-3, 1e-2]})
     assert path not in PBT().bind(agent, env, swept).vary
 
 
 def test_pbt_varies_what_a_member_reads_with_these_settings():
     for agent, path in ((SAC(temperature="fixed"), "alpha"), (ES(strategy="Open_ES"), "sigma")):
-        assert path in PBT().bind(agent, make("Pendulum-v1"), Given()).vary
+        assert path in PBT().bind(agent, make("Pendulum-v1"), UserChoices()).vary
 
 
 def test_segments_of_an_evolution_vary_nothing_that_only_a_new_member_reads():
     env = make("Pendulum-v1")
-    assert Evolve(vary=(("log_std_init",),)).bind(PPO(), env, Given()).vary
+    assert Evolve(vary=(("log_std_init",),)).bind(PPO(), env, UserChoices()).vary
     with pytest.raises(ValueError, match="log_std_init is read only when a member begins"):
-        Evolve(vary=(("log_std_init",),), segments=2, strategy="PersistentES").bind(PPO(), env, Given())
+        Evolve(vary=(("log_std_init",),), segments=2, strategy="PersistentES").bind(PPO(), env, UserChoices())
 
 
 def test_a_selector_of_an_older_run_is_bound_again():
     old = PBT(vary={"log_std_init": (-3.0, 1.0)}, first_given=())
-    assert "log_std_init" in old.bind(PPO(), make("Pendulum-v1"), Given()).vary
+    assert "log_std_init" in old.bind(PPO(), make("Pendulum-v1"), UserChoices()).vary
 
 
 def test_copies_have_the_hyperparameters_of_their_original_that_do_not_vary():

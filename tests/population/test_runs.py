@@ -21,7 +21,7 @@ from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.placement import make_placement
-from shoal.training.plan import make_plan, outline_of
+from shoal.training.plan import make_plan, schedule_of
 
 STEPS = 32  # of an update
 SPEC = {
@@ -165,9 +165,9 @@ def test_selectors_work_at_the_default_sizes(name):
     assert (spec.records, spec.evaluations) == (20, 5)
     fields = {"refill": "fresh"} if name == "halving" else {}
     plan = make_plan(spec, selector=SELECTORS[name].build(vary=["learning_rate"], **fields))
-    assert not outline_of(plan).is_scored_by_evaluations and "last score" not in plan.warning
+    assert not schedule_of(plan).is_scored_by_evaluations and "last score" not in plan.warning
     evaluated = make_plan(dataclasses.replace(spec, evaluations=20), selector=plan.selector)
-    assert outline_of(evaluated).is_scored_by_evaluations
+    assert schedule_of(evaluated).is_scored_by_evaluations
 
 
 def test_records_that_are_shorter_than_episodes_are_told_before_training():

@@ -11,7 +11,7 @@ import shoal
 from shoal.core.keys import make_key
 from shoal.population.slots import Slots, Source, Trial, score_of
 from shoal.specs.roster import first_roster
-from shoal.specs.selector import REST, Outline, Standing
+from shoal.specs.selector import REST, Schedule, Standing
 from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
@@ -172,7 +172,7 @@ def test_a_run_resumes_from_its_checkpoint_with_the_same_bits(tmp_path):
 
 # Single calls, without a run.
 
-OUTLINE = Outline(4, (64, 128, 192), (True,) * 3, 0, 8)
+OUTLINE = Schedule(4, (64, 128, 192), (True,) * 3, 0, 8)
 SLOTS = Slots(vary={"learning_rate": (0.0, 1.0)}, seeds=2, records=3)
 
 

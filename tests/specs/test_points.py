@@ -9,11 +9,11 @@ import shoal
 from shoal.agents.ppo import PPO
 from shoal.core.struct import hyper_fields, info_of
 from shoal.specs.points import from_samples
-from shoal.specs.settings import Setting
+from shoal.specs.settings import AgentEnv
 from shoal.training.jobs import make_job
 from shoal.training.plan import make_plan
 
-PAIR = Setting(PPO(), shoal.make("CartPole-v1"))
+PAIR = AgentEnv(PPO(), shoal.make("CartPole-v1"))
 
 
 def test_a_list_of_settings_is_planned():

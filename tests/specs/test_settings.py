@@ -14,7 +14,7 @@ from shoal.core.wrappers.time_limit import TimeLimit
 from shoal.envs.classic.cartpole import CartPole
 from shoal.nn.torsos import MLP
 from shoal.specs.settings import (
-    Setting,
+    AgentEnv,
     apply,
     get,
     hyperparameters,
@@ -25,8 +25,8 @@ from shoal.specs.settings import (
     split,
 )
 
-PLAIN = Setting(PPO(), CartPole())
-NESTED = Setting(PPO(network=MLP((8,), "relu")), TimeLimit(FrameStack(CartPole(gravity=5.0), 3), 50))
+PLAIN = AgentEnv(PPO(), CartPole())
+NESTED = AgentEnv(PPO(network=MLP((8,), "relu")), TimeLimit(FrameStack(CartPole(gravity=5.0), 3), 50))
 
 
 def test_paths_of_agent_and_environment_are_distinguished():
@@ -114,7 +114,7 @@ class Holder(Struct):
 
 
 def test_numbers_inside_a_static_field_are_static():
-    held = Setting(Holder(Interval()), CartPole())  # type: ignore[arg-type]
+    held = AgentEnv(Holder(Interval()), CartPole())  # type: ignore[arg-type]
     found = hyperparameters(held)
     assert found["inside.low"].static and is_static(held, "inside.low") and not found["env.gravity"].static
 
@@ -144,7 +144,7 @@ def test_a_population_accepts_pytrees_and_refuses_other_lengths():
     assert made.env.length.shape == (2,)
     with pytest.raises(ValueError, match=r"env.length has shape \(2,\), and a population of 3 needs \(3, ...\)"):
         populate(PLAIN, {"env.length": np.asarray([0.25, 0.5])}, 3)
-    holder = Setting(Interval(parts=(Interval(),)), CartPole())  # type: ignore[arg-type]
+    holder = AgentEnv(Interval(parts=(Interval(),)), CartPole())  # type: ignore[arg-type]
     made = populate(holder, {"parts.0": value.replace(high=np.asarray([1.0, 2.0]))}, 2)
     np.testing.assert_array_equal(made.agent.parts[0].low, np.float32([0, 0.5]))
     assert made.agent.low.shape == (2,)

@@ -46,7 +46,7 @@ def test_an_unchanged_user_file_is_used_and_copied(folder):
     assert (folder.path / "source" / "mine.py").read_text() == WORLD
     job = job_to_resume(folder.path, None, None, {})
     assert job.spec.env == f"{folder.path.parent / 'mine.py'}:Mine" and job.spec.env_fields["wind"] == 0.5
-    assert job.spec.stem == "ppo-Mine"
+    assert job.spec.default_name == "ppo-Mine"
 
 
 @pytest.mark.parametrize("change", ["moved", "changed"])

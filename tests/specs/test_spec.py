@@ -108,9 +108,9 @@ def test_differences_are_named_by_their_path():
 def test_a_run_is_named_by_its_agent_and_environment():
     env = TimeLimit(FrameStack(shoal.make("CartPole-v1"), 2), 20)
     assert spec_for("ppo", env).env_name == "TimeLimit(FrameStack(CartPole-v1))"
-    assert spec_for("ppo", env).stem == "ppo-TimeLimit-FrameStack-CartPole-v1"
-    assert RunSpec("ppo", "bsuite/catch/0").stem == "ppo-bsuite-catch-0"
-    assert RunSpec("ppo", "/home/me/my_env.py:MyEnv").stem == "ppo-MyEnv"
+    assert spec_for("ppo", env).default_name == "ppo-TimeLimit-FrameStack-CartPole-v1"
+    assert RunSpec("ppo", "bsuite/catch/0").default_name == "ppo-bsuite-catch-0"
+    assert RunSpec("ppo", "/home/me/my_env.py:MyEnv").default_name == "ppo-MyEnv"
 
 
 def test_recorded_steps_inside_an_agent_are_no_sweep():

@@ -16,7 +16,7 @@ import shoal
 from commands import refused, say
 from shoal.core.registry import AGENTS, make
 from shoal.population.slots import Slots
-from shoal.specs.settings import Setting
+from shoal.specs.settings import AgentEnv
 from shoal.studies.objectives import Measures, check_spaces, computed_members, median_speed, read_objectives
 from shoal.studies.results import trial_preset
 from shoal.studies.samplers import check_names, make_sampler
@@ -77,7 +77,7 @@ def test_what_cannot_be_asked_for_is_refused():
 
 
 def test_samplers_and_pruners_that_compare_one_score_are_refused():
-    space = read_space(Setting(AGENTS["ppo"].cls(), make("CartPole-v1")), ["learning_rate", "clip"])
+    space = read_space(AgentEnv(AGENTS["ppo"].cls(), make("CartPole-v1")), ["learning_rate", "clip"])
     assert check_names("tpe", "", 1, space, objectives=2) == ("tpe", "none")
     for sampler in ("cmaes", "bohb"):
         with pytest.raises(ValueError, match=f"the sampler {sampler} has one objective, not 2: choose one of tpe, ran"):
@@ -89,7 +89,7 @@ def test_samplers_and_pruners_that_compare_one_score_are_refused():
 def test_optuna_refuses_these_samplers_too_and_takes_the_others():
     """Each sampler that is offered suggests after complete trials of two objectives, and after a diverged one."""
     pytest.importorskip("cmaes")
-    space = read_space(Setting(AGENTS["ppo"].cls(), make("CartPole-v1")), ["learning_rate", "clip"])
+    space = read_space(AgentEnv(AGENTS["ppo"].cls(), make("CartPole-v1")), ["learning_rate", "clip"])
 
     def ask_again(name):
         study = open_study("memory", "two", {}, ["maximize"] * 2, make_sampler(name, 0))

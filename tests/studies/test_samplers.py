@@ -7,14 +7,14 @@ import optuna
 import pytest
 
 from shoal.core.registry import AGENTS, make
-from shoal.specs.settings import Setting
+from shoal.specs.settings import AgentEnv
 from shoal.studies.samplers import PRUNERS, SAMPLERS, check_names, enqueue_grid, grid_size, make_pruner, make_sampler
 from shoal.studies.search import read_space
 
 
 @pytest.fixture(scope="module")
 def dqn():
-    return Setting(AGENTS["dqn"].build(), make("CartPole-v1"))
+    return AgentEnv(AGENTS["dqn"].build(), make("CartPole-v1"))
 
 
 @pytest.fixture(scope="module")

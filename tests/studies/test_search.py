@@ -7,13 +7,13 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from shoal.core.registry import AGENTS, make
-from shoal.specs.settings import Setting
+from shoal.specs.settings import AgentEnv
 from shoal.studies.search import read_space
 
 
 @pytest.fixture(scope="module")
 def dqn():
-    return Setting(AGENTS["dqn"].build(), make("CartPole-v1"))
+    return AgentEnv(AGENTS["dqn"].build(), make("CartPole-v1"))
 
 
 SEARCH = {

@@ -160,9 +160,9 @@ def test_the_trials_of_all_workers_are_sent_later(copy, root, made):
 
 
 def test_a_study_of_a_running_worker_is_not_sent(copy, root):
-    from shoal.training.claim import claimed
+    from shoal.training.claim import locked
 
-    with claimed(copy / "workers" / "w0"), pytest.raises(FileExistsError, match="wait for it to end"):
+    with locked(copy / "workers" / "w0"), pytest.raises(FileExistsError, match="wait for it to end"):
         shoal.track(copy, "mlflow")
 
 

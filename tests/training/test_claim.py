@@ -12,7 +12,7 @@ import pytest
 
 import shoal
 from shoal.specs.spec import RunSpec
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder, new_folder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
@@ -21,8 +21,8 @@ from tiny import FIELDS, SILENT
 HOLD = """
 import sys
 from pathlib import Path
-from shoal.training.claim import claimed
-with claimed(Path(sys.argv[1])):
+from shoal.training.claim import locked
+with locked(Path(sys.argv[1])):
     print("holds it", flush=True)
     sys.stdin.read()
 """
@@ -52,12 +52,12 @@ def test_a_folder_is_locked_by_one_process_until_it_ends(tmp_path):
     with another_process_in(tmp_path) as process:
         with (
             pytest.raises(FileExistsError, match=f"written by another run .process {process.pid} on "),
-            claimed(tmp_path),
+            locked(tmp_path),
         ):
             pass
         process.kill()
         process.wait()
-        with claimed(tmp_path):
+        with locked(tmp_path):
             pass
 
 
@@ -66,7 +66,7 @@ def test_what_a_killed_process_was_writing_is_removed_by_the_next_one(tmp_path):
     kept = [tmp_path / name for name in ("summary.json", ".download.partial", ".x.0123456789ab.partial.txt")]
     for path in kept:
         path.write_text("mine")
-    with claimed(tmp_path):
+    with locked(tmp_path):
         assert {path.name for path in tmp_path.iterdir()} == {".lock", *(path.name for path in kept)}
 
 
@@ -169,7 +169,7 @@ def test_a_lock_that_cannot_be_written_is_named(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # as on a full disk
     try:
-        with pytest.raises(OSError, match="could not be written") as caught, claimed(tmp_path):
+        with pytest.raises(OSError, match="could not be written") as caught, locked(tmp_path):
             pass
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

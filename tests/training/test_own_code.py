@@ -12,7 +12,7 @@ from shoal.core.errors import CheckError
 from shoal.core.registry import ENVS, make
 from shoal.core.wrappers import FrameStack, TransformReward
 from shoal.training import own_code
-from shoal.training.own_code import check_own
+from shoal.training.own_code import check_user_env
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -39,20 +39,20 @@ def file(tmp_path):
 
 
 def test_an_environment_of_shoal_is_not_checked(checked):
-    check_own(make("CartPole-v1"))
-    check_own(FrameStack(make("CartPole-v1"), n=2))
+    check_user_env(make("CartPole-v1"))
+    check_user_env(FrameStack(make("CartPole-v1"), n=2))
     assert checked == []
 
 
 def test_a_file_is_checked_once_for_each_content(checked, file, monkeypatch):
     env = make(f"{file}:MyEnv")
-    check_own(env)
-    check_own(env.replace(bonus=2.0))  # a constant
+    check_user_env(env)
+    check_user_env(env.replace(bonus=2.0))  # a constant
     monkeypatch.setattr(own_code, "_passed", {})  # another process
-    check_own(env)
+    check_user_env(env)
     assert checked == ["MyEnv"]
     file.write_text(MY_ENV + "\n")
-    check_own(env)
+    check_user_env(env)
     assert checked == ["MyEnv", "MyEnv"]
 
 
@@ -73,14 +73,14 @@ def test_a_change_in_an_imported_file_repeats_the_check(checked, tmp_path, monke
     importlib.import_module("importer_script")
     env = make("importer:MyEnv")
     for name in ("importer_physics", "importer_package/__init__", "importer_package/constants"):
-        check_own(env)
-        check_own(env)
+        check_user_env(env)
+        check_user_env(env)
         (tmp_path / f"{name}.py").write_text((tmp_path / f"{name}.py").read_text() + "# changed\n")
     (tmp_path / "importer_script.py").write_text(
         "# it imports the environment, and the environment does not import it\n"
     )
-    check_own(env)
-    check_own(env)
+    check_user_env(env)
+    check_user_env(env)
     assert checked == ["MyEnv"] * 4
 
 
@@ -88,10 +88,10 @@ def test_without_a_cache_another_process_checks_again(checked, file, monkeypatch
     monkeypatch.setattr(own_code, "_folder", lambda: None)
     env = make(f"{file}:MyEnv")
     for _ in range(2):
-        check_own(env)
+        check_user_env(env)
         assert checked == ["MyEnv"]
     monkeypatch.setattr(own_code, "_passed", {})
-    check_own(env)
+    check_user_env(env)
     assert checked == ["MyEnv", "MyEnv"]
 
 
@@ -103,13 +103,13 @@ def test_a_failed_check_is_not_cached(checked, file, monkeypatch):
     monkeypatch.setattr(own_code, "check_env", fail)
     for _ in range(2):
         with pytest.raises(CheckError):
-            check_own(make(f"{file}:MyEnv"))
+            check_user_env(make(f"{file}:MyEnv"))
     assert checked == ["fails", "fails"]
 
 
 def test_a_user_environment_inside_a_wrapper_is_checked(checked, file):
-    check_own(FrameStack(make(f"{file}:MyEnv"), n=2))
-    check_own(TransformReward(make("CartPole-v1"), function=halved))
+    check_user_env(FrameStack(make(f"{file}:MyEnv"), n=2))
+    check_user_env(TransformReward(make("CartPole-v1"), function=halved))
     assert checked == ["MyEnv", "TransformReward"]
 
 

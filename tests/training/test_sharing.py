@@ -26,7 +26,7 @@ from shoal.training.jobs import Job
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.processes import Group, Peer, read_address
-from shoal.training.sharing import Elsewhere, agree, follow, leading, share, spans
+from shoal.training.sharing import RemoteResult, check_same_run, leading, run_follower, share, spans
 from shoal.training.stopping import Stopped
 from stops import Request, assert_stopped_within_a_record
 from tiny import FIELDS
@@ -110,7 +110,7 @@ def train(tmp_path_factory):
         with jax.numpy_dtype_promotion("standard"):
             plan = make_plan(spec or SPEC, **options)
         first, *others = groups(processes)
-        join = in_threads(lambda group: follow(Job(SPEC), plan, group), others)
+        join = in_threads(lambda group: run_follower(Job(SPEC), plan, group), others)
         with jax.numpy_dtype_promotion("standard"), suppress(Stopped), leading(first, folder):
             if not resume:
                 folder.create()
@@ -216,7 +216,7 @@ def test_a_share_has_waves_that_are_no_larger_than_those_of_the_whole_run():
 
 def test_an_error_in_process_0_ends_the_others(tmp_path):
     first, other = groups(2)
-    join = in_threads(lambda group: follow(Job(SPEC), make_plan(SPEC), group), [other])
+    join = in_threads(lambda group: run_follower(Job(SPEC), make_plan(SPEC), group), [other])
     with pytest.raises(FileExistsError), leading(first, RunFolder(tmp_path)):
         raise FileExistsError("runs/a already holds a run")
     (error,) = join()
@@ -232,7 +232,7 @@ def test_an_error_in_another_process_ends_process_0_and_says_how_to_go_on(tmp_pa
     monkeypatch.setattr(own, "advance", own.advance)  # process 0 goes on training
     monkeypatch.setattr(sharing.Population, "advance", fail)
     first, other = groups(2)
-    join = in_threads(lambda group: follow(Job(SPEC), plan, group), [other])
+    join = in_threads(lambda group: run_follower(Job(SPEC), plan, group), [other])
     population = sharing.SharedPopulation(plan, make_key(0), first)
     population._own = own
     folder.create()
@@ -279,13 +279,13 @@ def test_processes_that_differ_are_refused_in_all_of_them(changes, expected, mon
     first, other = groups(2)
     send = other.peers[0].send
     monkeypatch.setattr(other.peers[0], "send", lambda head: send({**head, **changes}))
-    join = in_threads(lambda group: agree([SPEC], group), [other])
+    join = in_threads(lambda group: check_same_run([SPEC], group), [other])
     if not expected:
-        agree([SPEC], first)
+        check_same_run([SPEC], first)
         assert join() == [None]
         return
     with pytest.raises(ValueError, match=expected) as raised:
-        agree([SPEC], first)
+        check_same_run([SPEC], first)
     (error,) = join()
     assert isinstance(error, ValueError) and str(error) == str(raised.value)
 
@@ -365,7 +365,7 @@ def test_a_run_that_process_0_cannot_read_is_refused_in_all_processes(tmp_path, 
 @pytest.mark.parametrize("number", [0, 1])
 def test_processes_of_which_one_names_a_run_are_refused(number):
     pair = groups(2)
-    join = in_threads(lambda group: agree([SPEC], group), [pair[1 - number]])
+    join = in_threads(lambda group: check_same_run([SPEC], group), [pair[1 - number]])
     with pytest.raises(
         ValueError, match="process 1 was started for another run than process 0.* all processes"
     ) as raised:
@@ -416,6 +416,6 @@ def test_a_number_beyond_the_processes_is_refused():
 
 def test_a_result_that_is_elsewhere_says_where(tmp_path):
     found = sharing._result(str(tmp_path / "run"), Job(SPEC), groups(2)[1].peers[0])
-    assert isinstance(found, Elsewhere)
+    assert isinstance(found, RemoteResult)
     with pytest.raises(FileNotFoundError, match="run was written by process 0, and this process cannot read it"):
         found.summary.clear()

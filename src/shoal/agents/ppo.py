@@ -40,7 +40,7 @@ from shoal.nn.distributions import (
 )
 from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
-from shoal.ops.devices import mean_over, own_key, own_part, standardized
+from shoal.ops.devices import device_key, device_share, mean_over, standardized
 from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
 from shoal.ops.kernels.choice import KERNELS, check_kernels, with_kernel
 from shoal.ops.kernels.gradient import kernel_gradient
@@ -282,7 +282,7 @@ class PPO(RolloutAgent):
         """Noise [T, E] from which actions are sampled. `key` is consumed."""
         del state
         of_all_envs = sample_noise(self.action_space, key, (self.num_steps, self.num_envs))
-        noise = own_part(of_all_envs, self.rollout.devices, axis=1)
+        noise = device_share(of_all_envs, self.rollout.devices, axis=1)
         return correlated(noise, self.noise_correlation) if isinstance(self.action_space, Box) else noise
 
     def behavior(self, state: PPOState) -> Any:
@@ -480,7 +480,7 @@ class PPO(RolloutAgent):
         return with_kernel(self.kernels, "rollout_kernels", of_kernel, looped)
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
-        shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
+        shape, key = (self.num_steps, self.rollout.num_envs), device_key(key, self.rollout.devices)
         return minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
 
     def _minibatch(self, samples: Batch, carry: Carry, index: Int[Array, "B"]) -> tuple[Batch, Carry]:

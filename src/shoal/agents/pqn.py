@@ -24,7 +24,7 @@ from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, str
 from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
-from shoal.ops.devices import mean_over, own_key, own_part
+from shoal.ops.devices import device_key, device_share, mean_over
 from shoal.ops.exploration import allowed, epsilon_greedy, sample_uniforms
 from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
 from shoal.ops.returns import lambda_return
@@ -185,7 +185,7 @@ class PQN(RolloutAgent):
     def policy_noise(self, state: PQNState, key: Key) -> Any:
         """(uniforms [T, E, ...] that decide the actions, epsilon [T]). `key` is consumed."""
         of_all_envs = sample_uniforms(key, (self.num_steps, self.num_envs), self.action_space.n)
-        uniforms = own_part(of_all_envs, self.rollout.devices, axis=1)
+        uniforms = device_share(of_all_envs, self.rollout.devices, axis=1)
         return uniforms, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
 
     def behavior(self, state: PQNState) -> Any:
@@ -306,7 +306,7 @@ class PQN(RolloutAgent):
             )
             return after, losses
 
-        shape, key = (self.num_steps, self.rollout.num_envs), own_key(key, self.rollout.devices)
+        shape, key = (self.num_steps, self.rollout.num_envs), device_key(key, self.rollout.devices)
         index = minibatches(key, shape, self.num_epochs, self.num_minibatches, self.shuffle)
         start = (packed, state.optimizer, state.is_stopped)
         (packed, optimizer, is_stopped), losses = mean_of_steps(step, start, index)

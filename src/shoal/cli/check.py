@@ -42,8 +42,8 @@ def check(line: Line) -> None:
     from shoal.core.checks import check_env
     from shoal.core.registry import AGENTS, ENVS
     from shoal.rollouts.checks import check_agent
-    from shoal.specs.settings import Setting, apply
-    from shoal.training.own_code import check_own, remember
+    from shoal.specs.settings import AgentEnv, apply
+    from shoal.training.own_code import check_user_env, remember
 
     options = line.options
     if not options.what:
@@ -62,8 +62,8 @@ def check(line: Line) -> None:
         spaces = f"observation {env.observation_space}, action {env.action_space}"
         print(f"{_short(options.what)} passes {played}: {spaces}, {limit}")
         return
-    check_own(env)
-    agent = apply(Setting(AGENTS[line.named["agent"]].build(), env), line.agent.fixed).agent
+    check_user_env(env)
+    agent = apply(AgentEnv(AGENTS[line.named["agent"]].build(), env), line.agent.fixed).agent
     check_agent(agent, env)
     print(f"{_short(options.what)} passes in {_short(line.named['env'])}")
 

@@ -237,7 +237,7 @@ def _repeat(line: Line) -> None:
     """Repeat the run that `--spec` describes, with the steps, seeds and records of the command line if given."""
     from shoal.studies.sweeps import Batch, Task
     from shoal.training.jobs import job_from_spec
-    from shoal.training.own_code import check_env_of
+    from shoal.training.own_code import check_user_env
 
     options = line.options
     for name in ("agent", "env", "suite", "preset", "random", "search", "selector", "found", "wrap"):
@@ -246,9 +246,9 @@ def _repeat(line: Line) -> None:
             raise ValueError(f"--spec {options.spec} describes the whole run: leave {what} out.")
     job = job_from_spec(options.spec, trust_source=options.trust_source, **_spec_options(options))
     if not options.no_check:
-        check_env_of(job)
+        check_user_env(job.first.env)
     plan = job.plan(options.devices, options.memory_limit_gb)
-    _run(options, Batch([Task("", job, plan)], job.spec.stem))
+    _run(options, Batch([Task("", job, plan)], job.spec.default_name))
 
 
 def _run(options: argparse.Namespace, batch: Any) -> None:
@@ -281,7 +281,7 @@ def _resume(line: Line) -> None:
     from shoal.training.folder import RunFolder
     from shoal.training.jobs import job_to_resume
     from shoal.training.processes import group
-    from shoal.training.sharing import agree, follow
+    from shoal.training.sharing import check_same_run, run_follower
 
     options = line.options
     for name in ONLY_NEW:
@@ -295,9 +295,9 @@ def _resume(line: Line) -> None:
     if options.dry_run:
         print(describe([plan], Path(options.resume).parent))
         return
-    agree([job.spec], group())
+    check_same_run([job.spec], group())
     if group().number:
-        follow(job, plan, group())
+        run_follower(job, plan, group())
         return
     how = {"figures": not options.no_figures, "sinks": _sinks(options), "track": tracking_in(options)}
     print(report(run_job(job, plan, RunFolder(options.resume), resume=True, **how)))

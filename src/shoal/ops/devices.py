@@ -20,7 +20,7 @@ def mean_over(tree: Any, devices: int) -> Any:
     return jax.lax.pmean(tree, DATA) if devices > 1 else tree
 
 
-def own_part(tree: Any, devices: int, axis: int) -> Any:
+def device_share(tree: Any, devices: int, axis: int) -> Any:
     """The part for the environments of this device, of leaves that have all E environments along `axis`.
 
     Used for random numbers: every device samples those of all environments and takes its part, so that an environment
@@ -36,7 +36,7 @@ def own_part(tree: Any, devices: int, axis: int) -> Any:
     return jax.tree.map(select, tree)
 
 
-def own_key(key: Key, devices: int) -> Key:
+def device_key(key: Key, devices: int) -> Key:
     """A key for this device, different from those of the other devices. `key` is consumed."""
     return jax.random.fold_in(key, jax.lax.axis_index(DATA)) if devices > 1 else key
 

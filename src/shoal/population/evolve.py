@@ -27,8 +27,8 @@ from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
 from shoal.specs.points import check_read
 from shoal.specs.roster import Roster
-from shoal.specs.selector import FRESH, Given, Outline, Selector, Standing, Turnover
-from shoal.specs.settings import Setting, get
+from shoal.specs.selector import FRESH, Schedule, Selector, Standing, Turnover, UserChoices
+from shoal.specs.settings import AgentEnv, get
 from shoal.training.generations import fitness_of, is_last_segment
 
 FITNESSES = ("whole", "final")
@@ -88,9 +88,9 @@ class Evolve(Selector):
         """The number of training runs of each slot."""
         return self.generations / self.segments
 
-    def bind(self, agent: Agent, env: Env, given: Given) -> "Evolve":
+    def bind(self, agent: Agent, env: Env, given: UserChoices) -> "Evolve":
         """This selector with the range of every number in `vary`. Raises ValueError or TypeError for a wrong path."""
-        setting = Setting(agent, env)
+        setting = AgentEnv(agent, env)
         if given.first:
             raise ValueError(
                 f"candidates must differ only in what evolves, but {', '.join(given.first)} differs between members: "
@@ -101,35 +101,37 @@ class Evolve(Selector):
             check_read(setting, (path for path, *_ in vary))
         return self.replace(vary=vary)
 
-    def check(self, outline: Outline) -> None:
+    def check(self, schedule: Schedule) -> None:
         """Raise ValueError if sizes do not fit each other or the strategy, or if candidates would have no fitness."""
-        if len(outline.steps) != self.every * self.segments:
+        if len(schedule.steps) != self.every * self.segments:
             raise ValueError(
                 f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "
-                f"one of {outline.steps[-1]:,} steps has {len(outline.steps)}: choose more steps, or fewer records."
+                f"one of {schedule.steps[-1]:,} steps has {len(schedule.steps)}: choose more steps, or fewer records."
             )
         if self.fitness == "final" and self.generations < self.segments:
             raise ValueError(
                 f"fitness=final is known after a whole training run of {self.segments} generations, and the search has "
                 f"{self.generations}: use --generations {self.segments} or more, or fewer segments."
             )
-        steps = outline.steps[-1]
-        if outline.scored_from > steps:
-            why = "training has no episodes" if math.isinf(outline.scored_from) else "no episode may have ended by then"
+        steps = schedule.steps[-1]
+        if schedule.scored_from > steps:
+            why = (
+                "training has no episodes" if math.isinf(schedule.scored_from) else "no episode may have ended by then"
+            )
             raise ValueError(
                 f"every training run has {steps:,} steps, after which candidates have no fitness: {why}. Choose more "
                 f"steps, or an agent that trains in episodes."
             )
-        if outline.learns_from >= steps:
+        if schedule.learns_from >= steps:
             raise ValueError(
                 f"every training run has {steps:,} steps, but the first gradient step comes after "
-                f"{outline.learns_from:,.0f} steps: choose more steps, or let the agent learn earlier."
+                f"{schedule.learns_from:,.0f} steps: choose more steps, or let the agent learn earlier."
             )
-        self._evolution(outline.members // self.seeds, 2)
+        self._evolution(schedule.members // self.seeds, 2)
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, Any]:
         """The lowest and the highest value of each number that varies. A struct has no range: it stands for both."""
-        setting = Setting(agent, env)
+        setting = AgentEnv(agent, env)
         return {path: span[:2] if span else (get(setting, path),) * 2 for path, span in self._spans().items()}
 
     def first_seeds(self, seed_index: np.ndarray) -> np.ndarray:
@@ -227,13 +229,13 @@ class Evolve(Selector):
         return run * self.seeds + np.tile(np.arange(self.seeds, dtype=np.int32), members // self.seeds)
 
 
-def _with_range(setting: Setting, path: str, *span: Any) -> tuple:
+def _with_range(pair: AgentEnv, path: str, *span: Any) -> tuple:
     """Return the path with the range of its number, or alone where it leads to a struct."""
-    if isinstance(get(setting, path), Struct):
+    if isinstance(get(pair, path), Struct):
         if span:
             raise ValueError(f"{path} is a struct, which has no range: write ({path!r},).")
         return (path,)
-    found = read_range(setting, path, span or None)
+    found = read_range(pair, path, span or None)
     if found.values:
         raise ValueError(f"{path} cannot evolve over a list of values: give a range, as in ({path!r}, low, high).")
     return (path, found.low, found.high, found.scale)

@@ -17,7 +17,7 @@ from shoal.core.env import Key
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator
-from shoal.specs.selector import FRESH, REST, Outline, Standing, Turnover
+from shoal.specs.selector import FRESH, REST, Schedule, Standing, Turnover
 
 MOST_RUNGS = 24  # with eta of at least 2, later ones would come after more records than a run can have
 KEPT = 4096  # scores that are kept for each rung: enough to know the best 1/eta of them, and 0.8 MB in a checkpoint
@@ -60,14 +60,14 @@ class Halving(Varying):
         reached = np.full((self.brackets, MOST_RUNGS, kept), np.nan)  # the newest is the last
         return {"began": np.zeros(members, np.int64), "reached": reached}
 
-    def check(self, outline: Outline) -> None:
+    def check(self, schedule: Schedule) -> None:
         """Raise ValueError for rungs after the end, and for brackets in which no member would be dropped."""
-        sizes, records = self.sizes(outline.members), len(outline.steps)
+        sizes, records = self.sizes(schedule.members), len(schedule.steps)
         eta, first = float(self.eta), [self.rung(bracket) for bracket in range(self.brackets)]
         for bracket, (size, rung) in enumerate(zip(sizes, first, strict=True)):
             where = f"bracket {bracket} of {self.brackets}" if self.brackets > 1 else "halving"
             if size < eta:
-                least = math.ceil(eta * outline.members / max(size, 1)) if self.brackets > 1 else math.ceil(eta)
+                least = math.ceil(eta * schedule.members / max(size, 1)) if self.brackets > 1 else math.ceil(eta)
                 raise ValueError(
                     f"{where} has {size} member{'s' * (size != 1)}, of which 1/{eta:g} is less than one: train at "
                     f"least {least}, as with --seeds {least}{', or use fewer brackets' * (self.brackets > 1)}."
@@ -77,7 +77,7 @@ class Halving(Varying):
                     f"{where} has its first rung after record {rung}, and the run has {records}: use a smaller "
                     f"--selector.first{', fewer brackets' * (self.brackets > 1)} or more --records."
                 )
-            check_scored(outline, rung, "the first rung")
+            check_scored(schedule, rung, "the first rung")
 
     def rung(self, number: int) -> int:
         """Return the records of a member before rung `number` (0, 1, ...). The first rung of bracket b is rung b."""

@@ -18,7 +18,7 @@ from shoal.core.ranges import Range
 from shoal.core.spaces import Box
 from shoal.core.struct import Struct, hyper_fields, info_of, static, static_fields, struct, to_arrays
 from shoal.specs.points import check_read
-from shoal.specs.settings import Hyperparameter, Setting, apply, get, hyperparameters
+from shoal.specs.settings import AgentEnv, Hyperparameter, apply, get, hyperparameters
 from shoal.training.plan import horizons, of_all_sizes
 from shoal.training.program import all_finite, where_alive
 
@@ -108,13 +108,13 @@ class LearnerEnv(Env):
             raise ValueError("LearnerEnv needs a hyperparameter that actions set, such as ('learning_rate',).")
         ranges = self._ranges()  # raises for a wrong one
         if not _is_bound(self.agent):
-            bound = _bound(Setting(self.agent, self.env), ranges)
+            bound = _bound(AgentEnv(self.agent, self.env), ranges)
             length = self.steps * self.updates * bound.steps_per_update
             object.__setattr__(self, "agent", bound.replace(**horizons(bound, length)))
             object.__setattr__(self, "losses", _loss_names(self.agent, self.env))
         _check_fits(self.agent, self.env)
         _check_caps(self.agent, ranges)
-        check_read(Setting(self.agent, self.env), ranges)
+        check_read(AgentEnv(self.agent, self.env), ranges)
 
     @property
     def reset_every(self) -> int:  # type: ignore[override]  # as long as the inner training run
@@ -162,7 +162,7 @@ class LearnerEnv(Env):
     ) -> tuple[LearnerState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
         """Train the inner agent for `updates` updates with the hyperparameters that the action says."""
         choice = jnp.clip(action.astype(jnp.float32), -1.0, 1.0)
-        trained, results = self._train(state, *apply(Setting(self.agent, self.env), self.values(choice)), noise)
+        trained, results = self._train(state, *apply(AgentEnv(self.agent, self.env), self.values(choice)), noise)
         episodes, weight = jnp.sum(results.episodes).astype(jnp.float32), jnp.sum(results.weight)
         mean_return = jnp.where(episodes > 0, jnp.sum(results.return_sum) / episodes, state.mean_return)
         improvement = mean_return - state.mean_return
@@ -211,7 +211,7 @@ class LearnerEnv(Env):
 
     def _ranges(self) -> dict[str, Range]:
         """The range of each hyperparameter by name. Raises an error for one that an action cannot set."""
-        setting = Setting(self.agent, self.env)
+        setting = AgentEnv(self.agent, self.env)
         return dict(_range(setting, given) for given in self.hyperparameters)
 
 
@@ -220,15 +220,15 @@ def without_keys(state: Any) -> Any:
     return jax.tree.map(lambda x: None if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x, state)
 
 
-def _range(setting: Setting, given: Any) -> tuple[str, Range]:
+def _range(pair: AgentEnv, given: Any) -> tuple[str, Range]:
     """The name and the range of an entry of `LearnerEnv.hyperparameters`."""
     name, *bounds = (given,) if isinstance(given, str) else given
-    value = get(setting, name)
-    found = hyperparameters(setting).get(name)
+    value = get(pair, name)
+    found = hyperparameters(pair).get(name)
     if found is None or found.static:
-        raise ValueError(f"{name} cannot change within one program: choose one of {', '.join(_possible(setting))}.")
+        raise ValueError(f"{name} cannot change within one program: choose one of {', '.join(_possible(pair))}.")
     if not _is_real(found):
-        raise ValueError(f"{name}={value} is not a real number: choose one of {', '.join(_possible(setting))}.")
+        raise ValueError(f"{name}={value} is not a real number: choose one of {', '.join(_possible(pair))}.")
     if not bounds:
         if found.search is None:
             raise ValueError(f"{name} declares no search range: write ({name!r}, low, high).")
@@ -243,8 +243,8 @@ def _range(setting: Setting, given: Any) -> tuple[str, Range]:
     return name, span
 
 
-def _possible(setting: Setting) -> list[str]:
-    found = hyperparameters(setting).items()
+def _possible(pair: AgentEnv) -> list[str]:
+    found = hyperparameters(pair).items()
     return [name for name, each in found if not each.static and _is_real(each) and each.search is not None]
 
 
@@ -257,11 +257,11 @@ def _is_bound(agent: Agent) -> bool:
     return all(getattr(agent, n) is not None for n, field in static_fields(agent).items() if info_of(field).bind)
 
 
-def _bound(inner: Setting, ranges: dict[str, Range]) -> Agent:
+def _bound(inner: AgentEnv, ranges: dict[str, Range]) -> Agent:
     """The agent bound to its environment, with sizes, such as `max_batch_size`, for the whole range of every action."""
     ends = [apply(inner, {name: at[end] for name, at in ranges.items()}) for end in (0, 1)]
     agent, env = of_all_sizes([inner, *ends], [*ranges])
-    return apply(Setting(agent.bind(env), inner.env), {name: get(inner, name) for name in ranges}).agent
+    return apply(AgentEnv(agent.bind(env), inner.env), {name: get(inner, name) for name in ranges}).agent
 
 
 def _check_caps(agent: Any, ranges: dict[str, Range]) -> None:

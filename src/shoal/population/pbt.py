@@ -17,7 +17,7 @@ from shoal.core.ranges import Range
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
-from shoal.specs.selector import Outline, Standing, Turnover
+from shoal.specs.selector import Schedule, Standing, Turnover
 from shoal.specs.settings import is_of_env
 
 
@@ -53,9 +53,9 @@ class PBT(Varying):
     explore: str = static("perturb", choices=("perturb", "resample"), help="how hyperparameters of copies change")
     factor: Number = hyper(1.25, valid=(1, 100), help="of perturb: hyperparameters are multiplied or divided by it")
 
-    def check(self, outline: Outline) -> None:
+    def check(self, schedule: Schedule) -> None:
         """Raise ValueError for a population too small for `quantile`, and for replacements without scores."""
-        members, records = outline.members, len(outline.steps)
+        members, records = schedule.members, len(schedule.steps)
         if members < 2 or (self.exploit == "truncation" and _count(self.quantile, members) < 1):
             among = f"replaces nobody among {members} member{'s' * (members != 1)}"
             if self.exploit == "tournament":
@@ -72,7 +72,7 @@ class PBT(Varying):
                 f"pbt with every={self.every} never acts in a run of {records} record{'s' * (records != 1)}: use a "
                 f"smaller --selector.every, or more --records."
             )
-        check_scored(outline, self.every, "the first replacement")
+        check_scored(schedule, self.every, "the first replacement")
 
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
         """Replace the worst members by copies of the best."""

@@ -24,8 +24,8 @@ from shoal.ops.statistics import iqm
 from shoal.population.varying import check_scored, read_range
 from shoal.specs.points import from_settings
 from shoal.specs.roster import Roster
-from shoal.specs.selector import FRESH, REST, Given, Outline, Selector, Standing, Turnover
-from shoal.specs.settings import Setting, apply, get
+from shoal.specs.selector import FRESH, REST, Schedule, Selector, Standing, Turnover, UserChoices
+from shoal.specs.settings import AgentEnv, apply, get
 
 NO_TRIAL = -1  # as number of a trial: the slots are free
 SCORES = "mean, iqm (the interquartile mean), min, or a quantile such as q25"
@@ -149,9 +149,9 @@ class Slots(Selector):
         """True: a trial with a member that stopped ends."""
         return True
 
-    def bind(self, agent: Agent, env: Env, given: Given) -> "Slots":
+    def bind(self, agent: Agent, env: Env, given: UserChoices) -> "Slots":
         """This selector with the range of everything that varies. Raises ValueError or TypeError for a wrong value."""
-        setting, settings = Setting(agent, env), self.settings
+        setting, settings = AgentEnv(agent, env), self.settings
         if given.first:
             raise ValueError(
                 f"the trials set the hyperparameters, but {', '.join(given.first)} differs between members too: leave "
@@ -172,19 +172,19 @@ class Slots(Selector):
         bound = self.replace(vary=spans, settings=settings)
         return bound if self.source is None else bound.with_source(self.source)
 
-    def check(self, outline: Outline) -> None:
+    def check(self, schedule: Schedule) -> None:
         """Raise ValueError for sizes that do not fit, and for trials without a score at their end."""
         if self.settings is None and self.source is None:
             raise ValueError(
                 "the trials of this run come from a study, which continues with `shoal tune --resume STUDY`; a run of "
                 "its own needs settings=[...]."
             )
-        if outline.members % self.seeds:
+        if schedule.members % self.seeds:
             raise ValueError(
-                f"{outline.members} members cannot be split into trials with {self.seeds} seeds each: choose a "
-                f"multiple, such as seeds={math.ceil(outline.members / self.seeds) * self.seeds} for the run."
+                f"{schedule.members} members cannot be split into trials with {self.seeds} seeds each: choose a "
+                f"multiple, such as seeds={math.ceil(schedule.members / self.seeds) * self.seeds} for the run."
             )
-        steps, records = outline.steps, len(outline.steps)
+        steps, records = schedule.steps, len(schedule.steps)
         if records != self.records:
             raise ValueError(
                 f"every trial needs {self.records} records, and one of {steps[-1]:,} steps has {records}: choose more "
@@ -198,12 +198,12 @@ class Slots(Selector):
                 f"{steps[-1]:,} steps are {steps[-1] // per_update:,} updates, which cannot be split into {records} "
                 f"records of equal length: use {whole:,} steps."
             )
-        if len(set(outline.is_evaluated)) > 1:
+        if len(set(schedule.is_evaluated)) > 1:
             raise ValueError(
                 f"either every record or none must have an evaluation, because trials begin at any record: use "
                 f"evaluations=0 or evaluations={records}."
             )
-        check_scored(outline, records, "the end of a trial")
+        check_scored(schedule, records, "the end of a trial")
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, tuple[float, float]]:
         """The lowest and the highest value of all that varies."""

@@ -17,8 +17,8 @@ from shoal.core.ranges import Range
 from shoal.core.struct import FieldInfo, static, struct
 from shoal.specs.points import check_read, is_initial, is_used, read_span
 from shoal.specs.roster import Roster
-from shoal.specs.selector import Given, Outline, Selector, Standing
-from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
+from shoal.specs.selector import Schedule, Selector, Standing, UserChoices
+from shoal.specs.settings import AgentEnv, apply, get, hyperparameters, is_of_env, is_static
 
 Bound = TypeVar("Bound", bound="Varying")
 
@@ -45,9 +45,9 @@ class Varying(Selector):
     def __post_init__(self) -> None:
         check_choices(self)
 
-    def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
+    def bind(self: Bound, agent: Agent, env: Env, given: UserChoices) -> Bound:
         """Return the selector with the ranges of all that varies. Raises ValueError or TypeError for a wrong range."""
-        setting, asked = Setting(agent, env), _asked(self.vary)
+        setting, asked = AgentEnv(agent, env), _asked(self.vary)
         if asked is None:
             swept = {
                 path: _range_of_first(setting, path, given) for path in given.first if path in hyperparameters(setting)
@@ -136,25 +136,25 @@ def ranked(standing: Standing) -> np.ndarray:
     return order[~standing.roster.is_idle[order]]
 
 
-def check_scored(outline: Outline, first: int, what: str) -> None:
+def check_scored(schedule: Schedule, first: int, what: str) -> None:
     """Raise ValueError if members may have no score, or took no gradient step yet, after the first `first` records.
 
     `what` names, for the message, what the selector does then.
     """
-    steps = outline.steps[first - 1]
+    steps = schedule.steps[first - 1]
     record = f"{what} comes after record {first} ({steps:,} steps of each member)"
-    by_evaluations = outline.is_scored_by_evaluations
-    if not outline.is_evaluated[first - 1] if by_evaluations else outline.scored_from > steps:
-        why = "training has no episodes" if np.isinf(outline.scored_from) else "no episode may have ended by then"
+    by_evaluations = schedule.is_scored_by_evaluations
+    if not schedule.is_evaluated[first - 1] if by_evaluations else schedule.scored_from > steps:
+        why = "training has no episodes" if np.isinf(schedule.scored_from) else "no episode may have ended by then"
         which = "this record is not evaluated" if by_evaluations else "not every record is evaluated"
         raise ValueError(
             f"{record}, where members have no score yet: {why}, and {which}. Use --evaluations "
-            f"{len(outline.steps)}, or a later record for {what}."
+            f"{len(schedule.steps)}, or a later record for {what}."
         )
-    if outline.learns_from >= steps:
+    if schedule.learns_from >= steps:
         raise ValueError(
-            f"{record}, but the first gradient step comes after {outline.learns_from:,.0f} steps: members have learned "
-            f"nothing before it. Choose a later record for {what}, or let the agent learn earlier."
+            f"{record}, but the first gradient step comes after {schedule.learns_from:,.0f} steps: members have "
+            f"learned nothing before it. Choose a later record for {what}, or let the agent learn earlier."
         )
 
 
@@ -169,46 +169,46 @@ def _asked(vary: Any) -> dict[str, Any] | None:
     raise TypeError(f'vary={vary!r} is not a list of paths and not a dict of ranges: write vary=["learning_rate"].')
 
 
-def _declared(setting: Setting, given: Given) -> dict[str, Any]:
+def _declared(pair: AgentEnv, given: UserChoices) -> dict[str, Any]:
     """Return the paths of the agent that declare a range, with None; those with a value of the user are left out."""
     return {
         path: None
-        for path, found in hyperparameters(setting).items()
-        if not is_of_env(path) and path not in given.fixed and found.value is not None and is_used(setting, path, found)
+        for path, found in hyperparameters(pair).items()
+        if not is_of_env(path) and path not in given.fixed and found.value is not None and is_used(pair, path, found)
     }
 
 
-def _range_of_first(setting: Setting, path: str, given: Given) -> Sequence:
+def _range_of_first(pair: AgentEnv, path: str, given: UserChoices) -> Sequence:
     """Return the range from which first values were sampled, or the declared one, widened to contain these values."""
     values = given.first[path]
     if span := given.search.get(path):
         return span
-    if hyperparameters(setting)[path].search is None:
+    if hyperparameters(pair)[path].search is None:
         return min(values), max(values)
-    span = read_span(setting, path)
+    span = read_span(pair, path)
     widened = (min(span.low, *values), max(span.high, *values), span.scale)
     return widened[:2] if Range.of(widened).fault() else widened
 
 
-def read_range(setting: Setting, path: str, span: Sequence | None) -> Range:
+def read_range(pair: AgentEnv, path: str, span: Sequence | None) -> Range:
     """Return the span of a path. Raises ValueError or TypeError if it cannot vary; the message names paths that can."""
-    if is_static(setting, path):
-        can_vary = [p for p, found in hyperparameters(setting).items() if not found.static and found.search]
+    if is_static(pair, path):
+        can_vary = [p for p, found in hyperparameters(pair).items() if not found.static and found.search]
         near = did_you_mean(path, can_vary) or f" These can: {', '.join(can_vary)}."
         raise ValueError(f"{path} shapes the program, so it cannot vary during a run.{near}")
-    value = get(setting, path)
+    value = get(pair, path)
     if value is None:
         raise ValueError(f"{path} is None, which needs another compiled program than a number: give it a number first.")
-    found = hyperparameters(setting).get(path)
+    found = hyperparameters(pair).get(path)
     if span is None and found is not None and found.search is None:
         raise ValueError(
             f"{path} declares no search range: write one, as in --selector.vary {path}=LOW..HIGH, or in Python "
             f"vary={{{path!r}: (low, high)}}."
         )
-    read = read_span(setting, path, span)
+    read = read_span(pair, path, span)
     for end in (read.low, read.high):
         try:
-            apply(setting, {path: end})
+            apply(pair, {path: end})
         except ValueError as error:
             raise ValueError(f"{path} cannot vary from {read.low:g} to {read.high:g}: {error}") from None
     return read

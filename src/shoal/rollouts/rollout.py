@@ -18,7 +18,7 @@ from shoal.core.env import MAX_TIME, Env, Key, Observation, State, episode_limit
 from shoal.core.form import current
 from shoal.core.struct import Number, Struct, is_concrete, static, struct
 from shoal.ops import sums
-from shoal.ops.devices import own_part
+from shoal.ops.devices import device_share
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.unchanged import Unchanged
 
@@ -387,7 +387,7 @@ def sample_noise(env: Env, key: Key, shape: tuple[int, ...], devices: int = 1) -
 def _env_keys(key: Key, shape: tuple[int, ...], devices: int) -> Key:
     # Keys [*shape] for the environments of this device, which are along the last axis.
     all_envs = (*shape[:-1], shape[-1] * devices)
-    return own_part(jax.random.split(key, all_envs), devices, axis=len(shape) - 1)
+    return device_share(jax.random.split(key, all_envs), devices, axis=len(shape) - 1)
 
 
 def _flat(bank: Array) -> Array:

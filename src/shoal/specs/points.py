@@ -15,7 +15,7 @@ from shoal.core.kinds import python_numbers, shown
 from shoal.core.ranges import SCALES, Range
 from shoal.core.struct import Struct, info_of
 from shoal.specs.describe import PLAIN
-from shoal.specs.settings import Hyperparameter, Setting, apply, hyperparameters, is_static
+from shoal.specs.settings import AgentEnv, Hyperparameter, apply, hyperparameters, is_static
 from shoal.specs.spec import check_settings
 
 LARGEST = sys.float_info.max
@@ -65,7 +65,7 @@ def _values_of_members(path: str, values: Any) -> list:
 
 def from_samples(
     count: int,
-    setting: Setting,
+    pair: AgentEnv,
     seed: int,
     search: Mapping[str, Sequence | None] | Sequence[str] | None = None,
     fixed: Collection[str] = (),
@@ -83,29 +83,29 @@ def from_samples(
     if count < 1:
         raise ValueError(f"random={count} must be at least 1.")
     check_settings(count)
-    found = hyperparameters(setting)
+    found = hyperparameters(pair)
     if search is None:
-        ranges = {path: None for path, hyper in found.items() if path not in fixed and is_used(setting, path, hyper)}
+        ranges = {path: None for path, hyper in found.items() if path not in fixed and is_used(pair, path, hyper)}
         if not ranges:
             raise ValueError("nothing is left to sample: every hyperparameter with a search range was given a value.")
     else:
         ranges = dict(search) if isinstance(search, Mapping) else dict.fromkeys(search)
-    spans = {path: read_span(setting, path, span) for path, span in ranges.items()}
+    spans = {path: read_span(pair, path, span) for path, span in ranges.items()}
     return {path: span.sample(samples_for(path, seed), count) for path, span in spans.items()}
 
 
-def read_span(setting: Setting, path: str, span: Sequence | None = None) -> Range:
+def read_span(pair: AgentEnv, path: str, span: Sequence | None = None) -> Range:
     """Return the range of a hyperparameter, written as `Range.of` reads it; None: the declared one.
 
     Raises ValueError for a static field, for what is no number, and for a range that is missing, empty or not finite;
     TypeError, with the nearest paths, for a path that does not exist.
     """
-    if is_static(setting, path):
+    if is_static(pair, path):
         raise ValueError(
             f"{path} shapes the program, so it cannot be sampled: give it a list of values, which makes a run with its "
             f"own samples for each."
         )
-    hyper = hyperparameters(setting).get(path)
+    hyper = hyperparameters(pair).get(path)
     if hyper is None:
         raise ValueError(f"{path} is no number: it cannot be sampled.")
     span = python_numbers(span)
@@ -149,35 +149,35 @@ def _checked(path: str, span: Any, is_whole: bool) -> Range:
     return Range.of(parts, is_whole)
 
 
-def is_initial(setting: Setting, path: str) -> bool:
+def is_initial(pair: AgentEnv, path: str) -> bool:
     """Return whether only a member that begins reads a hyperparameter (see `hyper(initial=...)`)."""
-    found = hyperparameters(setting).get(path)
+    found = hyperparameters(pair).get(path)
     initial: Any = found is not None and info_of(found.field).initial
-    return bool(initial(setting.agent.bind(setting.env)) if callable(initial) else initial)
+    return bool(initial(pair.agent.bind(pair.env)) if callable(initial) else initial)
 
 
-def check_read(setting: Setting, paths: Iterable[str]) -> None:
+def check_read(pair: AgentEnv, paths: Iterable[str]) -> None:
     """Raise ValueError for a hyperparameter that has no effect where it is set after a member has begun."""
     for path in paths:
-        if is_initial(setting, path):
+        if is_initial(pair, path):
             raise ValueError(
                 f"{path} is read only when a member begins, so setting it later does nothing: leave it out here, or "
                 f"sweep it."
             )
 
 
-def is_used(setting: Setting, path: str, hyper: Hyperparameter) -> bool:
+def is_used(pair: AgentEnv, path: str, hyper: Hyperparameter) -> bool:
     """Return whether a hyperparameter declares a range, and the agent binds with both ends of it."""
     if hyper.static or hyper.search is None:
         return False
-    if all(_binds(setting, {path: end}) for end in hyper.search[:2]):
+    if all(_binds(pair, {path: end}) for end in hyper.search[:2]):
         return True
-    return not _binds(setting, {})  # if not even the present value binds, the plan raises the error
+    return not _binds(pair, {})  # if not even the present value binds, the plan raises the error
 
 
-def _binds(setting: Setting, values: Mapping[str, Any]) -> bool:
+def _binds(pair: AgentEnv, values: Mapping[str, Any]) -> bool:
     try:
-        changed = apply(setting, values)
+        changed = apply(pair, values)
         changed.agent.bind(changed.env)
     except ValueError:
         return False

@@ -35,7 +35,7 @@ class Standing(NamedTuple):
     updates: int  # of the run, so far
     roster: Roster
     age: np.ndarray  # updates that each member was trained for, including those of the members it was copied from
-    score: np.ndarray  # newest mean return of each member; all of one kind: see `Outline.is_scored_by_evaluations`
+    score: np.ndarray  # newest mean return of each member; all of one kind: see `Schedule.is_scored_by_evaluations`
     alive: np.ndarray  # False: a loss or weight was not finite, so the member is not trained any more; or an idle slot
     returns: np.ndarray = np.zeros((0, 0))  # [R, M], as `lives.training_returns` has them, of R = `every`
 
@@ -56,7 +56,7 @@ class Turnover(NamedTuple):
         return cls(np.arange(len(standing.age)), {}, standing.roster.seed_index)
 
 
-class Outline(NamedTuple):
+class Schedule(NamedTuple):
     """What is known about a run before anything compiles, for `Selector.check`."""
 
     members: int  # M, the number of slots
@@ -75,7 +75,7 @@ class Outline(NamedTuple):
         return all(self.is_evaluated) or (math.isinf(self.scored_from) and any(self.is_evaluated))
 
 
-class Given(NamedTuple):
+class UserChoices(NamedTuple):
     """Which values and ranges of hyperparameters the user gave, for `Selector.bind`."""
 
     fixed: Collection[str] = ()  # paths that have one value for all members
@@ -119,7 +119,7 @@ class Selector(Struct, abc.ABC):
         """Whether members that stopped because of NaN or infinity are replaced, and so not reported one by one."""
         return False
 
-    def bind(self: Bound, agent: Agent, env: Env, given: Given) -> Bound:
+    def bind(self: Bound, agent: Agent, env: Env, given: UserChoices) -> Bound:
         """Return this selector with the fields filled in that follow from the agent and the environment of a run.
 
         `given` has the values and ranges that the user gave. `spec.json` describes the selector that is returned; to
@@ -128,9 +128,9 @@ class Selector(Struct, abc.ABC):
         del agent, env, given
         return self
 
-    def check(self, outline: Outline) -> None:
+    def check(self, schedule: Schedule) -> None:
         """Raise ValueError if this selector cannot work in such a run. Default: raise nothing."""
-        del outline
+        del schedule
 
     def ranges(self, agent: Agent, env: Env) -> Mapping[str, tuple[float, float]]:
         """Return the hyperparameters that may change, by path, with the lowest and the highest value of each.

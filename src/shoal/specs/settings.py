@@ -1,4 +1,4 @@
-"""Settings (an agent and an environment), and the paths that name their fields.
+"""Pairs of an agent and an environment, and the paths that name their fields.
 
 `learning_rate` is a field of the agent, `env.gravity` one of the environment. A dot leads into a field's value:
 `env.env.gravity` where a wrapper holds the environment, `network.width` where an agent holds a network, `parts.0` where
@@ -22,7 +22,7 @@ from shoal.core.struct import NUMBERS, Struct, info_of, is_static_field, leaf_dt
 ENV = "env"  # the first word of a path that leads into the environment
 
 
-class Setting(NamedTuple):
+class AgentEnv(NamedTuple):
     """An agent and an environment: those of one member, or with leaves [M, ...] those of a population."""
 
     agent: Agent
@@ -69,13 +69,13 @@ def is_of_env(path: str) -> bool:
     return path.startswith(f"{ENV}.")
 
 
-def apply(setting: Setting, values: Mapping[str, Any]) -> Setting:
-    """Return the setting with changed values, by path. Raises TypeError, with the nearest paths, for an unknown path.
+def apply(pair: AgentEnv, values: Mapping[str, Any]) -> AgentEnv:
+    """Return the pair with changed values, by path. Raises TypeError, with the nearest paths, for an unknown path.
 
     A value may be an array [M, ...], or a tree of such arrays: the field then holds it as it is.
     """
     agent, env = split(values)
-    return Setting(replaced(setting.agent, agent), replaced(setting.env, env, f"{ENV}."))
+    return AgentEnv(replaced(pair.agent, agent), replaced(pair.env, env, f"{ENV}."))
 
 
 def replaced(value: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
@@ -103,11 +103,11 @@ def replaced(value: Any, changes: Mapping[str, Any], prefix: str = "") -> Any:
     return _with_parts(value, {**whole, **new_parts})
 
 
-def get(setting: Setting, path: str) -> Any:
+def get(pair: AgentEnv, path: str) -> Any:
     """Return the value at a path. Raises TypeError, with the nearest paths, for a path that does not exist."""
     if path == ENV:
-        return setting.env
-    return part(setting.env, path.removeprefix(f"{ENV}."), f"{ENV}.") if is_of_env(path) else part(setting.agent, path)
+        return pair.env
+    return part(pair.env, path.removeprefix(f"{ENV}."), f"{ENV}.") if is_of_env(path) else part(pair.agent, path)
 
 
 def part(value: Any, path: str, prefix: str = "") -> Any:
@@ -120,13 +120,13 @@ def part(value: Any, path: str, prefix: str = "") -> Any:
     return value
 
 
-def hyperparameters(setting: Setting) -> dict[str, Hyperparameter]:
-    """Return every field of a setting by its path, the agent's first.
+def hyperparameters(pair: AgentEnv) -> dict[str, Hyperparameter]:
+    """Return every field of a pair by its path, the agent's first.
 
     A field that holds another struct is not listed; the fields of that struct are. Fields that `bind` fills in are
     not listed.
     """
-    return dict([*_walk(setting.agent), *_walk(setting.env, f"{ENV}.")])
+    return dict([*_walk(pair.agent), *_walk(pair.env, f"{ENV}.")])
 
 
 def hyperparameters_of(value: Any) -> dict[str, Hyperparameter]:
@@ -144,11 +144,11 @@ def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
             yield path, found.value
 
 
-def is_static(setting: Setting, path: str) -> bool:
+def is_static(pair: AgentEnv, path: str) -> bool:
     """Return whether a path names, or leads through, a static field. Raises TypeError for an unknown path."""
-    get(setting, path)
+    get(pair, path)
     agent, env = split({path: None})
-    return is_static_part(setting.env, next(iter(env))) if env else is_static_part(setting.agent, path)
+    return is_static_part(pair.env, next(iter(env))) if env else is_static_part(pair.agent, path)
 
 
 def is_static_part(value: Any, path: str) -> bool:
@@ -165,8 +165,8 @@ def static_sweep_error(path: str, values: Iterable[Any]) -> ValueError:
     )
 
 
-def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setting:
-    """Return the setting of a population: `values` by path vary between members and have leaves [M, ...].
+def populate(pair: AgentEnv, values: Mapping[str, Any], members: int) -> AgentEnv:
+    """Return the pair of a population: `values` by path vary between members and have leaves [M, ...].
 
     All leaves of the result are NumPy arrays [M, ...] of JAX's default widths; those that do not vary are broadcast.
     Raises TypeError for a path that does not exist, ValueError for values of another length.
@@ -180,16 +180,16 @@ def populate(setting: Setting, values: Mapping[str, Any], members: int) -> Setti
             raise ValueError(f"{name} has shape {array.shape}, and a population of {members} needs ({members}, ...).")
         return array
 
-    return jax.tree_util.tree_map_with_path(member_axis, in_numpy(apply(setting, values)))
+    return jax.tree_util.tree_map_with_path(member_axis, in_numpy(apply(pair, values)))
 
 
-def in_numpy(setting: Setting) -> Setting:
-    """Return a setting whose leaves are NumPy arrays of the dtypes that JAX gives them. No device is used."""
+def in_numpy(pair: AgentEnv) -> AgentEnv:
+    """Return a pair whose leaves are NumPy arrays of the dtypes that JAX gives them. No device is used."""
 
     def cast(leaf: Any, dtype: Any) -> np.ndarray:
         return np.asarray(leaf).astype(dtype, copy=False)
 
-    return Setting(*(jax.tree.map(cast, value, leaf_dtypes(value)) for value in setting))
+    return AgentEnv(*(jax.tree.map(cast, value, leaf_dtypes(value)) for value in pair))
 
 
 def _dotted(path: tuple) -> str:

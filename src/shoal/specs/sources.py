@@ -35,7 +35,7 @@ def keep(folder: Path, spec: RunSpec) -> None:
         replace(folder / name, lambda target, code=code: target.write_bytes(code))
 
 
-def runnable(
+def with_trusted_files(
     spec: RunSpec,
     folder: Path,
     agent: Agent | None = None,
@@ -49,16 +49,16 @@ def runnable(
     code without consent and for a file that is gone or has changed, unless `trust_source` allows it, or its copy.
     """
     without = [kind for kind, value in (("agent", agent), ("env", env)) if value is not None]
-    moved = _moves(parts_of(spec, without), spec, folder, trust_source)
+    moved = _replaced_files(parts_of(spec, without), spec, folder, trust_source)
     return _moved(spec, moved) if moved else spec
 
 
-def runnable_values(
+def values_with_trusted_files(
     values: Mapping[str, Any], spec: RunSpec, folder: Path, *, trust_source: bool = False
 ) -> dict[str, Any]:
-    """Return described values of a run, by path, with paths of files that may be run, as `runnable` does for `spec`."""
+    """Return described values of a run, by path, with paths of files that may be run; see `with_trusted_files`."""
     parts = [part for path, value in values.items() for _, part in inside(value, path)]
-    moved = _moves(parts, spec, folder, trust_source)
+    moved = _replaced_files(parts, spec, folder, trust_source)
     return {path: _with_moved(value, moved) for path, value in values.items()}
 
 
@@ -98,14 +98,14 @@ def check_sources(
         import_source(source)
 
 
-def _moves(parts: Iterable[Described], spec: RunSpec, folder: Path, trust_source: bool) -> dict[str, str]:
-    """Return the copies that replace files which must not be run, by path. Raises UntrustedError as `runnable` does.
+def _replaced_files(parts: Iterable[Described], spec: RunSpec, folder: Path, trust_source: bool) -> dict[str, str]:
+    """Return the copies that replace files which must not be run, by path. Raises what `with_trusted_files` raises.
 
     With `trust_source` code without consent is imported, which gives it.
     """
     moved, parts = {}, list(parts)
     for source in _sources(parts):
-        reason = _refusal(Path(source), spec.sources.get(source), folder) if source in files_of(parts) else ""
+        reason = _why_untrusted(Path(source), spec.sources.get(source), folder) if source in files_of(parts) else ""
         if not reason and has_consent(source):
             continue
         copy = (folder / _copies(spec).get(source, "source")).resolve()
@@ -122,7 +122,7 @@ def _moves(parts: Iterable[Described], spec: RunSpec, folder: Path, trust_source
     return moved
 
 
-def _refusal(file: Path, expected: str | None, folder: Path) -> str:
+def _why_untrusted(file: Path, expected: str | None, folder: Path) -> str:
     """Return why a copy must replace a file; empty for an unchanged file outside of the folder."""
     if expected is None:
         return "is not in its list of sources"

@@ -28,7 +28,7 @@ from shoal.specs.describe import (
     to_json,
 )
 from shoal.specs.options import MAY_CHANGE, OPTIONS, RunOptions
-from shoal.specs.settings import Setting, apply, hyperparameters, join, replaced, split, traced_parts
+from shoal.specs.settings import AgentEnv, apply, hyperparameters, join, replaced, split, traced_parts
 
 ZOO_PREFIX = "zoo:"  # of the name of a run that is part of the package
 LONGEST_TEXT = 80  # characters of a value in a message about differences
@@ -138,7 +138,7 @@ class RunSpec(RunOptions):
         return in_words(Described("class", self.env, self.env_fields))
 
     @property
-    def stem(self) -> str:
+    def default_name(self) -> str:
         """The default folder name of the run: `ppo-CartPole-v1`, `ppo-FrameStack-CartPole-v1`."""
         return run_name(self.agent, self.env_name)
 
@@ -165,13 +165,13 @@ def original_spec(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**original, "steps": data["first_steps"]} if data.get("first_steps") else original
 
 
-def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> Setting:
+def template(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) -> AgentEnv:
     """Build the agent and the environment of a spec, without the values that vary. Paths of files stay paths.
 
     `agent` and `env` are needed if the spec cannot describe them. Raises ValueError or TypeError if a part cannot
     be built.
     """
-    return Setting(
+    return AgentEnv(
         _built(AGENTS, spec.agent, spec.fields, agent),
         _built(ENVS, spec.env, spec.env_fields, env),
     )
@@ -185,7 +185,7 @@ def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
     return described(spec, template(spec, agent, env))
 
 
-def described(spec: RunSpec, pair: Setting) -> RunSpec:
+def described(spec: RunSpec, pair: AgentEnv) -> RunSpec:
     """Return `resolved` where the agent and the environment of the spec were already built."""
     first = first_setting(spec)
     made, varying = apply(pair, built(first)), split(first)

@@ -33,7 +33,7 @@ from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
 from shoal.tracking.progress import StillCompiling, Warnings
 from shoal.tracking.request import Track, tracking_of
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
@@ -205,7 +205,7 @@ def run_bsuite(
     for text in planned.left_out:
         messages.say(text)
     begun = time.perf_counter()
-    with claimed(folder.path):
+    with locked(folder.path):
         logs = _train_programs(planned, folder, messages, track if tracking is None else tracking)
     content = folder.read_json("scores.json")
     seconds = time.perf_counter() - begun

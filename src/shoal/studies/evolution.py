@@ -15,7 +15,7 @@ from shoal.core.struct import Struct, info_of
 from shoal.population.evolve import Evolve
 from shoal.population.experiments import Experiment, experiments
 from shoal.population.varying import read_range
-from shoal.specs.settings import Setting, apply, get, split, user_fields
+from shoal.specs.settings import AgentEnv, apply, get, split, user_fields
 from shoal.specs.spec import template
 from shoal.studies.runs import train
 from shoal.training.jobs import found_by, make_job
@@ -160,12 +160,12 @@ def _starts(vary: Varied) -> dict[str, Any]:
     return pairs
 
 
-def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple, dict[str, Struct]]:
+def _varied(pair: AgentEnv, vary: Mapping[str, Any], seed: int) -> tuple[tuple, dict[str, Struct]]:
     """Return (`Evolve.vary`, the structs to start from by path). `vary` comes from `_starts`."""
     pairs = dict(vary)
     first: dict[str, Struct] = {}
     for path in sorted(pairs, key=len):  # a struct before the numbers inside of it
-        given, names = pairs[path], _first_of(setting, path)
+        given, names = pairs[path], _first_of(pair, path)
         if isinstance(given, str):
             if given not in names:
                 starts = f"It can start from: {', '.join(names)}." if names else "It takes no struct: give a range."
@@ -173,12 +173,12 @@ def _varied(setting: Setting, vary: Mapping[str, Any], seed: int) -> tuple[tuple
             given = names[given](stream(make_key(seed), path))
         if isinstance(given, Struct):
             first[path], pairs[path] = given, ()
-            setting = apply(setting, {path: given})
-        elif names and given is None and not isinstance(get(setting, path), Struct):
+            pair = apply(pair, {path: given})
+        elif names and given is None and not isinstance(get(pair, path), Struct):
             starts = " or ".join(f"{path}={name}" for name in names)
             raise ValueError(f"{path} needs a struct to start from: write {starts}.")
-        if not isinstance(start := get(setting, path), Struct):
-            _check_start(path, start, read_range(setting, path, pairs[path]))
+        if not isinstance(start := get(pair, path), Struct):
+            _check_start(path, start, read_range(pair, path, pairs[path]))
     return tuple((path, *(given or ())) for path, given in pairs.items()), first
 
 
@@ -193,9 +193,9 @@ def _check_start(path: str, start: Any, span: Range) -> None:
         )
 
 
-def _first_of(setting: Setting, path: str) -> Mapping[str, Any]:
+def _first_of(pair: AgentEnv, path: str) -> Mapping[str, Any]:
     """Return the structs that a field can start from, as functions by name. Raises TypeError for an unknown path."""
-    get(setting, path)
+    get(pair, path)
     owner, _, name = path.rpartition(".")
-    field = user_fields(get(setting, owner) if owner else setting.agent).get(name)
+    field = user_fields(get(pair, owner) if owner else pair.agent).get(name)
     return info_of(field).first or {} if field else {}

@@ -16,7 +16,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.struct import hyper_fields, info_of
 from shoal.population.slots import Slots, Source, Trial
 from shoal.specs.describe import build
-from shoal.specs.settings import Setting, apply, split
+from shoal.specs.settings import AgentEnv, apply, split
 from shoal.specs.spec import RunSpec, built, template
 from shoal.studies.objectives import Measures
 from shoal.studies.search import Space
@@ -25,7 +25,7 @@ from shoal.studies.trial_states import COMPLETE, PRUNED
 from shoal.studies.trials import TrialStore
 from shoal.tracking.events import Compiled, Event, Message, Sink
 from shoal.tracking.progress import StillCompiling
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import Plan, available_bytes, make_plan
@@ -119,7 +119,7 @@ class Group:
         is_new = not folder.has("spec.json")
         if is_new:
             folder.create()
-        with claimed(folder.path):
+        with locked(folder.path):
             run = Run(self.plan, folder, sinks, save_share=SAVE_SHARE)
             run.open(resume=not is_new)
             self.run = run
@@ -221,10 +221,10 @@ def _spec_of(
     return dataclasses.replace(spec, steps=whole_steps(setting, spec))
 
 
-def whole_steps(setting: Setting, spec: RunSpec) -> int:
+def whole_steps(pair: AgentEnv, spec: RunSpec) -> int:
     """Return the steps of a trial, rounded up to whole updates in every record. Raises ValueError for too few steps."""
     try:
-        per_update = setting.agent.bind(setting.env).steps_per_update
+        per_update = pair.agent.bind(pair.env).steps_per_update
     except Unsuited:
         return spec.steps  # the plan says which agents suit
     updates = math.ceil(spec.steps / per_update)

@@ -11,7 +11,7 @@ from shoal.core.env import Env
 from shoal.core.errors import in_digits
 from shoal.core.registry import AGENTS, ENVS
 from shoal.population.slots import check_score
-from shoal.specs.settings import Setting, apply, join
+from shoal.specs.settings import AgentEnv, apply, join
 from shoal.specs.spec import built, changes_of, run_name, template
 from shoal.studies.objectives import read_objectives
 from shoal.studies.samplers import check_names, grid_size
@@ -19,7 +19,7 @@ from shoal.studies.search import MOST_SHAPES, read_space
 from shoal.studies.study import StudyFolder, StudySpec
 from shoal.training.folder import RunFolder, named
 from shoal.training.jobs import make_job
-from shoal.training.own_code import check_env_of
+from shoal.training.own_code import check_user_env
 from shoal.training.policy import check_complete
 
 Values = tuple[Agent | None, Env | None]  # where they were given as values, not as names
@@ -65,8 +65,8 @@ def new_study(
     for value, registry, prefix in ((values[0], AGENTS, ""), (values[1], ENVS, "env.")):
         own = changes_of(value, registry)[0] if value is not None else ()
         fixed |= {f"{prefix}{path}" for path in own} if search is None else set()
-    setting: Setting = apply(template(job.spec, *values), built({}))
-    space = read_space(setting, search, fixed)
+    pair: AgentEnv = apply(template(job.spec, *values), built({}))
+    space = read_space(pair, search, fixed)
     objectives = read_objectives(request.get("objectives"))
     sampler, pruner = check_names(request["sampler"], request["pruner"], records, space, len(objectives))
     check_score(request["score"])
@@ -82,7 +82,7 @@ def new_study(
     trials = trials or most or TRIALS
     trials = trials if most is None else min(trials, most)
     if check:
-        check_env_of(job)
+        check_user_env(job.first.env)
     name = request.get("name") or _free_name(root, run_name(job.spec.agent, job.spec.env_name, "study"))
     spec = StudySpec(
         name=name,

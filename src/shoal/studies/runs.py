@@ -18,11 +18,11 @@ from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
-from shoal.training.own_code import check_env_of
+from shoal.training.own_code import check_user_env
 from shoal.training.plan import Plan
 from shoal.training.processes import group
 from shoal.training.result import Result
-from shoal.training.sharing import agree, follow, leading
+from shoal.training.sharing import check_same_run, leading, run_follower
 from shoal.viz.figure_sink import FigureSink
 
 
@@ -157,16 +157,16 @@ def train(  # noqa: PLR0913  # written out, for editors
     if cache:
         keep_programs()
     if check and resume is None:
-        check_env_of(job)
+        check_user_env(job.first.env)
     plan = job.plan(devices, memory_limit_gb, resume=resume is not None)  # raises for mistakes before making a folder
     tracking_of(track)  # raises for mistakes
     all_sinks = [shown(progress), *sinks]
-    agree([job.spec], group())
+    check_same_run([job.spec], group())
     if group().number:
-        return follow(job, plan, group())
+        return run_follower(job, plan, group())
     root = Path(root or "runs")
     given = resume or folder or (named(root, name) if name else None)
-    run_folder = RunFolder(given) if given else new_folder(root, job.spec.stem)
+    run_folder = RunFolder(given) if given else new_folder(root, job.spec.default_name)
     return run_job(job, plan, run_folder, resume=resume is not None, figures=figures, sinks=all_sinks, track=track)
 
 
@@ -185,7 +185,7 @@ def run_job(
 
     `track` is as in `train`; `within` is the folder of the command, where it has several runs.
 
-    Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.agree`).
+    Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.check_same_run`).
     """
     trackers = run_sinks(track, folder, job.spec, resume=resume, within=within)
     all_sinks = [*sinks, *([FigureSink(plan, folder)] if figures else []), *trackers]  # trackers send the figures

@@ -17,7 +17,7 @@ from shoal.core.kinds import python_numbers, shown
 from shoal.core.struct import info_of
 from shoal.population.varying import read_range
 from shoal.specs.points import is_used
-from shoal.specs.settings import Setting, apply, get, hyperparameters, is_of_env, is_static
+from shoal.specs.settings import AgentEnv, apply, get, hyperparameters, is_of_env, is_static
 
 MOST_SHAPES = 8  # programs that are compiled without asking
 PLAIN = (bool, int, float, str)
@@ -144,7 +144,7 @@ class Space:
         return {dimension.path: dimension.described() for dimension in self.dimensions}
 
 
-def read_space(setting: Setting, search: Any, fixed: Collection[str] = ()) -> Space:
+def read_space(pair: AgentEnv, search: Any, fixed: Collection[str] = ()) -> Space:
     """Return the search space of a study.
 
     `search` is None for all hyperparameters of the agent that declare a range, without those in `fixed`; a list of
@@ -155,12 +155,12 @@ def read_space(setting: Setting, search: Any, fixed: Collection[str] = ()) -> Sp
     Raises TypeError, with the nearest paths, for a path that does not exist; ValueError for a range that is missing or
     empty, and for paths in `fixed`.
     """
-    found = hyperparameters(setting)
+    found = hyperparameters(pair)
     if search is None:
         spans: dict[str, Any] = {
             path: None
             for path, hyper in found.items()
-            if not is_of_env(path) and path not in fixed and hyper.value is not None and is_used(setting, path, hyper)
+            if not is_of_env(path) and path not in fixed and hyper.value is not None and is_used(pair, path, hyper)
         }
     elif isinstance(search, str):
         raise TypeError(f'search={search!r} must be a list or a mapping: search=["{search}"].')
@@ -174,7 +174,7 @@ def read_space(setting: Setting, search: Any, fixed: Collection[str] = ()) -> Sp
     for path in spans:
         if search is not None and path in fixed:
             raise ValueError(f"{path} is searched, and has a value too: leave one of them out.")
-    return Space(tuple(_dimension(setting, path, span) for path, span in spans.items()))
+    return Space(tuple(_dimension(pair, path, span) for path, span in spans.items()))
 
 
 def params_of(dimension: Dimension) -> list[Any]:
@@ -185,10 +185,10 @@ def params_of(dimension: Dimension) -> list[Any]:
     return [*range(d.low, d.high + 1)]
 
 
-def _dimension(setting: Setting, path: str, span: Any) -> Dimension:
-    is_shape = is_static(setting, path)  # raises TypeError for an unknown path
+def _dimension(pair: AgentEnv, path: str, span: Any) -> Dimension:
+    is_shape = is_static(pair, path)  # raises TypeError for an unknown path
     span = python_numbers(_undescribed(path, span) if isinstance(span, Mapping) else span)
-    declared = hyperparameters(setting).get(path)
+    declared = hyperparameters(pair).get(path)
     if span is None and is_shape:
         span = info_of(declared.field).choices if declared is not None else None
         if not span:
@@ -198,10 +198,10 @@ def _dimension(setting: Setting, path: str, span: Any) -> Dimension:
     if span is None and names:
         span = [*names]
     if isinstance(span, list) or (isinstance(span, tuple) and span and span[-1] == "choice"):
-        return _of_values(setting, path, [*span] if isinstance(span, list) else [*span[:-1]], is_shape)
+        return _of_values(pair, path, [*span] if isinstance(span, list) else [*span[:-1]], is_shape)
     if is_shape:
-        return _of_static_range(setting, path, span)
-    read = read_range(setting, path, span)
+        return _of_static_range(pair, path, span)
+    read = read_range(pair, path, span)
     if read.low == read.high:
         raise ValueError(f"{path} has one value, {read.low:g}: give it as a field, not as a range to search.")
     if read.scale == "near1":
@@ -211,35 +211,35 @@ def _dimension(setting: Setting, path: str, span: Any) -> Dimension:
     return Dimension(path, kind(low, high, log=read.scale == "log"), False, span=read.written())
 
 
-def _of_values(setting: Setting, path: str, values: Sequence[Any], is_shape: bool) -> Dimension:
+def _of_values(pair: AgentEnv, path: str, values: Sequence[Any], is_shape: bool) -> Dimension:
     values = [tuple(value) if isinstance(value, list) else value for value in values]
     held = {value if isinstance(value, PLAIN) else _label(value): value for value in values}
     if len(held) < len(values):
         raise ValueError(f"{path} has a value twice: {', '.join(map(_label, values))}.")
     if len(held) < 2:
         raise ValueError(f"{path} needs at least two values to search: give a single one as a field.")
-    fields = {param: _field(setting, path, value) for param, value in held.items()}
+    fields = {param: _field(pair, path, value) for param, value in held.items()}
     if is_shape:
         return Dimension(path, CategoricalDistribution([*held]), True, fields)
-    span = read_range(setting, path, (min(fields.values()), max(fields.values()))).written()
+    span = read_range(pair, path, (min(fields.values()), max(fields.values()))).written()
     return Dimension(path, CategoricalDistribution([*held]), False, fields, span)
 
 
-def _of_static_range(setting: Setting, path: str, span: Any) -> Dimension:
+def _of_static_range(pair: AgentEnv, path: str, span: Any) -> Dimension:
     low, high, *scale = span if isinstance(span, tuple) and len(span) > 1 else (0, 0)
     if scale not in ([], ["linear"]) or type(low) is not int or type(high) is not int or low >= high:
         raise ValueError(
             f"{path} shapes the program, so it needs a list of values, or a range of whole numbers such as (2, 4)."
         )
     for end in (low, high):
-        _field(setting, path, end)
+        _field(pair, path, end)
     return Dimension(path, IntDistribution(low, high), True)
 
 
-def _field(setting: Setting, path: str, value: Any) -> Any:
+def _field(pair: AgentEnv, path: str, value: Any) -> Any:
     """Return a value as the field holds it. Raises ValueError or TypeError if it does not fit."""
     try:
-        return get(apply(setting, {path: value}), path)
+        return get(apply(pair, {path: value}), path)
     except (ValueError, TypeError) as error:
         raise type(error)(f"{path} cannot be {_label(value)}: {error}") from None
 

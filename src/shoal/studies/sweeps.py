@@ -27,11 +27,11 @@ from shoal.tracking.request import Track
 from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import ARGUMENTS, Job, make_job
-from shoal.training.own_code import check_env_of
+from shoal.training.own_code import check_user_env
 from shoal.training.plan import Plan
 from shoal.training.processes import group
 from shoal.training.result import Result
-from shoal.training.sharing import agree, follow
+from shoal.training.sharing import check_same_run, run_follower
 
 
 class Task(NamedTuple):
@@ -74,9 +74,9 @@ class Batch(NamedTuple):
         Of several processes only number 0 writes folders. Raises Stopped after a signal; later runs are then not
         started.
         """
-        agree([task.job.spec for task in self.tasks], group())
+        check_same_run([task.job.spec for task in self.tasks], group())
         if group().number:
-            yield from (follow(task.job, task.plan, group()) for task in self.tasks)
+            yield from (run_follower(task.job, task.plan, group()) for task in self.tasks)
             return
         root = Path(root)
         base = RunFolder(named(root, name)) if name else new_folder(root, self.title)
@@ -112,10 +112,10 @@ def plan_all(
             if label in [task.label for task in tasks]:
                 raise ValueError(f"{label} is given twice, and two runs cannot share a folder: give each value once.")
             if check:
-                check_env_of(job)
+                check_user_env(job.first.env)
             tasks.append(Task(label, job, job.plan(devices, memory_limit_gb)))
     spec = tasks[0].job.spec
-    return Batch(tasks, run_name(spec.agent, title) if title else spec.stem)
+    return Batch(tasks, run_name(spec.agent, title) if title else spec.default_name)
 
 
 @partial(explaining_arguments, also=ARGUMENTS)

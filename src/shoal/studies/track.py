@@ -12,7 +12,7 @@ from shoal.studies.trial_states import WORKER, trials_of
 from shoal.tracking.events import Closed, Finished, Started
 from shoal.tracking.request import Track, tracking_of
 from shoal.tracking.tracker import AXIS
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.reading import read_json
 
@@ -85,7 +85,7 @@ def _send_study(folder: RunFolder, to: Track, log: MessageLog) -> None:
     with ExitStack() as stack:
         for worker in workers:
             if (path / "workers" / worker).is_dir():  # otherwise it is on another machine
-                stack.enter_context(claimed(path / "workers" / worker))
+                stack.enter_context(locked(path / "workers" / worker))
         for worker in workers:
             for sink in study_sinks(tracking, path, spec, worker):
                 sink.source = study

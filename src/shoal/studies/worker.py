@@ -26,7 +26,7 @@ from shoal.studies.trial_states import COMPLETE, PRUNED, TrialEvents
 from shoal.studies.trials import TrialStore
 from shoal.studies.worker_processes import REQUESTED, command, run_workers
 from shoal.tracking.events import Closed, Finished, Searched, Sinks
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.stopping import Stopped, stop_requests
 
@@ -111,7 +111,7 @@ class Worker:
             study, self.space.distributions, self.spec.trials, self.name, self.grace, self.sinks.say
         )
         try:
-            with self._stack, claimed(self.path), self.store, stop_requests(self.sinks.say) as stop:
+            with self._stack, locked(self.path), self.store, stop_requests(self.sinks.say) as stop:
                 self._say_plan(url)
                 for group in self.groups:
                     source = group.source
@@ -175,7 +175,7 @@ class Worker:
         fresh_seeds = self.spec.fresh_seeds
         with ExitStack() as stack:
             try:
-                stack.enter_context(claimed(self.folder.path))
+                stack.enter_context(locked(self.folder.path))
             except FileExistsError:
                 self.sinks.say("another worker writes the results of the study")
                 return

@@ -18,7 +18,7 @@ LOCK = ".lock"  # the file stays after a run; only a lock on it says that a run 
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder. Raises FileExistsError, naming the process, where another run holds it.
 
     The lock also works between runs of one process. It is freed when a process is killed; temporary files that such a

@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.core.kinds import checked_kinds
 from shoal.ops.running import RunningStats
-from shoal.specs.settings import Setting, get, split
+from shoal.specs.settings import AgentEnv, get, split
 from shoal.specs.sources import keep, without_folders
 from shoal.specs.spec import RunSpec, opaque_fields, resolved, short
 from shoal.training import checkpoint
@@ -103,7 +103,7 @@ def _spec_of(plan: Plan, policies: Policies, member: int) -> RunSpec:
     """Return the complete spec of a run with only this member's setting. Its seed index is in the provenance."""
     spec, setting = plan.spec, plan.settings[member // plan.spec.seeds]
     if plan.selector is not None:  # it may have changed the hyperparameters
-        own = Setting(policies[member].actor, policies[member].env)
+        own = AgentEnv(policies[member].actor, policies[member].env)
         setting = {**setting, **{path: get(own, path) for path in plan.roster.hyperparameters}}
     fields, env_fields = split(setting)
     one = dataclasses.replace(

@@ -56,7 +56,7 @@ class HostPopulation:
         self.envs: list[HostEnvs] = []
         self._totals: list[Metrics] = []  # of each member since the last record; empty before the first update
         self.notes: list[str] = []  # sentences for the user about environments that could not be restored
-        self.seat(plan.roster)
+        self.set_roster(plan.roster)
         form = chosen(jax.default_backend())  # members are trained one at a time
         parts = (begin, rollout_inputs, act, learn)
         self._begin, self._inputs, self._act, self._learn = (
@@ -123,7 +123,7 @@ class HostPopulation:
         Raises RuntimeError if the environment cannot be brought to the state of the original's.
         """
         originals = [(member, envs.episodes) for member, envs in zip(self.members, self.envs, strict=True)]
-        self.seat(roster)
+        self.set_roster(roster)
         if not originals:
             return  # no member has begun
         for m in np.flatnonzero(source != np.arange(self.plan.members)).tolist():
@@ -135,7 +135,7 @@ class HostPopulation:
                 member, episodes = originals[source[m]]
                 self._copy_member(m, member, episodes, new_episodes)
 
-    def seat(self, roster: Roster) -> None:
+    def set_roster(self, roster: Roster) -> None:
         """Use the hyperparameters, seeds and occupants of a roster from now on. No member changes."""
         self.roster = roster
         self._agents, self._envs = self.plan.batched(roster)
@@ -163,7 +163,7 @@ class HostPopulation:
     def load(self, members: HostMember, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
         self._close()
-        self.seat(roster)
+        self.set_roster(roster)
         rows = self._one_by_one.spread(members)
         self.members = [Member(*jax.device_put((row.state, jnp.asarray(row.alive)))) for row in rows]
         self.envs = [self._open(m) for m in range(len(rows))]

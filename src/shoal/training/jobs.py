@@ -14,9 +14,9 @@ from shoal.core.registry import AGENTS, ENVS, SELECTORS
 from shoal.specs.describe import build, name_of
 from shoal.specs.options import GIVEN, MAY_CHANGE
 from shoal.specs.points import from_members, from_samples, from_settings
-from shoal.specs.selector import Given
-from shoal.specs.settings import Setting, apply, join, split
-from shoal.specs.sources import runnable, with_sources
+from shoal.specs.selector import UserChoices
+from shoal.specs.settings import AgentEnv, apply, join, split
+from shoal.specs.sources import with_sources, with_trusted_files
 from shoal.specs.spec import (
     ZOO_PREFIX,
     RunSpec,
@@ -48,14 +48,14 @@ class Job:
     agent: Agent | None = None  # if it was given as a value
     env: Env | None = None
     notes: tuple[str, ...] = ()  # sentences about the preset, for the user
-    pair: Setting = None  # type: ignore[assignment]  # without the values that vary; built from the spec if not given
+    pair: AgentEnv = None  # type: ignore[assignment]  # without the values that vary; built from the spec if not given
 
     def __post_init__(self) -> None:
         if self.pair is None:
             object.__setattr__(self, "pair", template(self.spec, self.agent, self.env))
 
     @property
-    def first(self) -> Setting:
+    def first(self) -> AgentEnv:
         """The agent and the environment of the first setting."""
         return apply(self.pair, built(first_setting(self.spec)))
 
@@ -140,7 +140,7 @@ def make_job(
     _check_varying(spec)
     if spec.selector is not None:
         first = {**join(spec.sweep, spec.env_sweep), **spec.points}
-        given = Given([*already_set], first, search if isinstance(search, Mapping) else {})
+        given = UserChoices([*already_set], first, search if isinstance(search, Mapping) else {})
         setting = apply(pair, built(first_setting(spec)))
         spec = dataclasses.replace(spec, selector=build(spec.selector).bind(*setting, given))
     return Job(with_sources(described(spec, pair)), *values, chosen.notes, pair)
@@ -200,7 +200,7 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
 
     spec = RunSpec.from_json(group().shared("the spec to repeat", read))
     check_opaque_parts(spec, str(path))
-    spec = runnable(spec, folder.path, trust_source=trust_source)
+    spec = with_trusted_files(spec, folder.path, trust_source=trust_source)
     if "init" in changes:
         changes["init"] = _shared_init(changes["init"])
     spec = dataclasses.replace(spec, **changes)

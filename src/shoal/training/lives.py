@@ -37,7 +37,7 @@ def hyperparameters_in(curves: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def scores_in(curves: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the scores [records, M], all of one kind as in `Outline.is_scored_by_evaluations`; NaN: none in a record.
+    """Return the scores [records, M], all of one kind as in `Schedule.is_scored_by_evaluations`; NaN: none in a record.
 
     They are the mean returns of the evaluations if every record has one, or if no episode ended in training; otherwise
     those of training.

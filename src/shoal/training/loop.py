@@ -28,7 +28,7 @@ from shoal.specs.spec import short
 from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, Sink, Sinks, Started, Turned
 from shoal.tracking.jsonl import JsonLines
 from shoal.training import checkpoint
-from shoal.training.claim import claimed
+from shoal.training.claim import locked
 from shoal.training.extension import extend, split_again
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
@@ -37,7 +37,7 @@ from shoal.training.host_envs import needs_host
 from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
 from shoal.training.pieces import Pieces
-from shoal.training.plan import Plan, outline_of
+from shoal.training.plan import Plan, schedule_of
 from shoal.training.policy import Policies, upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
@@ -93,7 +93,7 @@ class Run:
         """
         how = "failed"
         try:
-            with claimed(self.folder.path), cleaned_up(self.folder.remove_unused):
+            with locked(self.folder.path), cleaned_up(self.folder.remove_unused):
                 if not resume:
                     self.folder.check_unused()  # again: another process may have finished a run here in the meantime
                 summary = self._train(resume)
@@ -161,7 +161,7 @@ class Run:
 
     @cached_property
     def _is_scored_by_evaluations(self) -> bool:
-        return outline_of(self.plan).is_scored_by_evaluations
+        return schedule_of(self.plan).is_scored_by_evaluations
 
     def step(self, stop: StopRequest | None = None) -> bool:
         """Do one chunk: fill, train, evaluate, record, select, save, report. Return False if the run was over.

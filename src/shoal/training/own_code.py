@@ -24,17 +24,11 @@ from shoal.core.env import Env
 from shoal.core.host_env import HostEnv
 from shoal.core.user_code import file_of, is_users_class, is_users_file, users_functions
 from shoal.core.wrappers.base import Wrapper
-from shoal.training.jobs import Job
 
 _passed: dict[str, type] = {}  # keys, with their classes: a class without a file counts by its identity
 
 
-def check_env_of(job: Job) -> None:
-    """Check the environment of a job where it is the user's own, unless it passed before. Raises CheckError."""
-    check_own(job.first.env)
-
-
-def check_own(env: Env) -> None:
+def check_user_env(env: Env) -> None:
     """Check those of an environment and its inner environments that have code of the user's own, inner ones first.
 
     One that passed before is not checked again. Raises CheckError.

@@ -27,9 +27,9 @@ from shoal.core.struct import fill_caps, hyper_fields, info_of, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.specs.describe import build
 from shoal.specs.roster import Roster, first_roster
-from shoal.specs.selector import Given, Outline, Selector
+from shoal.specs.selector import Schedule, Selector, UserChoices
 from shoal.specs.settings import (
-    Setting,
+    AgentEnv,
     apply,
     get,
     in_numpy,
@@ -114,10 +114,10 @@ class Plan:
         is_longer = self.first_updates < self.updates_per_member
         return is_longer and bool(self.eval_records) and self.boundary(record) == self.updates
 
-    def batched(self, roster: Roster | None = None) -> Setting:
+    def batched(self, roster: Roster | None = None) -> AgentEnv:
         """Return agent and environment of every slot of a roster (default: the first one), with leaves [M, ...]."""
         roster = self.roster if roster is None else roster
-        return populate(Setting(self.agent, self.env), roster.hyperparameters, self.members)
+        return populate(AgentEnv(self.agent, self.env), roster.hyperparameters, self.members)
 
     @property
     def warning(self) -> str:
@@ -140,7 +140,7 @@ class Plan:
     def _scores_warning(self) -> str:
         """A warning about records that are shorter than an episode may be, where a selector uses training returns."""
         limit, envs = episode_limit(self.env), _parallel(self.agent)
-        if self.selector is None or limit is None or outline_of(self).is_scored_by_evaluations:
+        if self.selector is None or limit is None or schedule_of(self).is_scored_by_evaluations:
             return ""
         shortest = min(self.boundary(r + 1) - self.boundary(r) for r in range(-1, self.records - 1))
         steps = shortest * self.agent.steps_per_update // envs
@@ -187,7 +187,7 @@ def make_plan(
     agent: Agent | None = None,
     env: Env | None = None,
     *,
-    pair: Setting | None = None,
+    pair: AgentEnv | None = None,
     selector: Selector | None = None,
     devices: int = 0,
     memory_limit: int = 0,
@@ -210,7 +210,7 @@ def make_plan(
     pairs = [apply(common, built(setting)) for setting in settings]
     selector = build(spec.selector) if selector is None else selector
     # A selector is bound to the first setting: a number that varies may be inside of a struct that is swept.
-    selector = None if selector is None else selector.bind(*pairs[0], Given())
+    selector = None if selector is None else selector.bind(*pairs[0], UserChoices())
     ranges = {} if selector is None else selector.ranges(*pairs[0])
     varying = list(dict.fromkeys([*spec.varying, *ranges]))
     # The sizes of a plan must also hold for the hyperparameters that a selector may set: the two ends of its ranges.
@@ -222,7 +222,7 @@ def make_plan(
     updates = math.ceil(spec.steps / bound.steps_per_update)
     statics = {name: getattr(bound, name) for name in static_fields(bound)}
     length = updates * bound.steps_per_update
-    pairs = [Setting(a.replace(**statics, **horizons(a, length)), e) for a, e in pairs]
+    pairs = [AgentEnv(a.replace(**statics, **horizons(a, length)), e) for a, e in pairs]
     one = in_numpy(pairs[0])
     member_state_bytes = state_bytes(*one)
     # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
@@ -260,7 +260,7 @@ def make_plan(
         ),
     )
     if selector is not None:
-        selector.check(outline_of(plan))
+        selector.check(schedule_of(plan))
         if spec.stop_at is not None and not spec.stop_at_mean:
             raise ValueError(
                 f"stop_at={spec.stop_at:g} ends members, and the selector decides which members go on: add "
@@ -269,12 +269,12 @@ def make_plan(
     return plan
 
 
-def outline_of(plan: Plan) -> Outline:
+def schedule_of(plan: Plan) -> Schedule:
     """Return what a selector may check about a run."""
     agent, per_update, records = plan.agent, plan.agent.steps_per_update, range(plan.records)
     envs = _parallel(agent)
     has_episodes = not any(info_of(f).file for f in dataclasses.fields(agent))  # type: ignore[arg-type]  # a struct
-    return Outline(
+    return Schedule(
         members=plan.members,
         steps=tuple(plan.boundary(record) * per_update for record in records),
         is_evaluated=tuple(plan.evaluates(record) for record in records),
@@ -338,15 +338,15 @@ def default_horizon(envs: Sequence[Env]) -> int:
     return max(limits, default=DEFAULT_HORIZON)
 
 
-def _with_files(setting: Setting) -> Setting:
-    """Return the setting with every path of a file in a `from_file` field replaced by the content of the file."""
-    agent = setting.agent
+def _with_files(pair: AgentEnv) -> AgentEnv:
+    """Return the pair with every path of a file in a `from_file` field replaced by the content of the file."""
+    agent = pair.agent
     contents = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if info_of(f).file}  # type: ignore[arg-type]  # a struct
     loaded = {name: load_demonstrations(path) for name, path in contents.items() if isinstance(path, (str, Path))}
-    return apply(setting, loaded)
+    return apply(pair, loaded)
 
 
-def of_all_sizes(pairs: list[Setting], varying: Sequence[str]) -> Setting:
+def of_all_sizes(pairs: list[AgentEnv], varying: Sequence[str]) -> AgentEnv:
     """Return the first setting with the varying hyperparameters of all settings [S, ...], and with all time limits.
 
     The sizes of its agent, when bound, hold for every setting. Raises ValueError for a number above its cap.
@@ -355,11 +355,11 @@ def of_all_sizes(pairs: list[Setting], varying: Sequence[str]) -> Setting:
     fields = user_fields(agents[0])
     # Sizes do not depend on what is in a `part`, such as the weights of a loss.
     paths = [p for p in varying if not is_of_env(p) and not info_of(fields[p.partition(".")[0]]).part]
-    columns = {path: np.asarray([get(Setting(agent, envs[0]), path) for agent in agents]) for path in paths}
-    return Setting(apply(Setting(agents[0], envs[0]), columns).agent, _with_all_limits(envs))
+    columns = {path: np.asarray([get(AgentEnv(agent, envs[0]), path) for agent in agents]) for path in paths}
+    return AgentEnv(apply(AgentEnv(agents[0], envs[0]), columns).agent, _with_all_limits(envs))
 
 
-def _first_roster(pairs: list[Setting], varying: Sequence[str], seeds: int) -> Roster:
+def _first_roster(pairs: list[AgentEnv], varying: Sequence[str], seeds: int) -> Roster:
     """Return the members that a run begins with: every setting with every seed, ordered by setting, then by seed."""
     rows = [in_numpy(pair) for pair in pairs]
     seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
@@ -388,7 +388,7 @@ def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
         raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {advice}") from None
 
 
-def _split(one: Setting, spec: RunSpec) -> Split | None:
+def _split(one: AgentEnv, spec: RunSpec) -> Split | None:
     """Return how devices share the environments of each member; None if they do not."""
     if not spec.devices_per_member:
         return None
@@ -423,7 +423,7 @@ def horizons(agent: Agent, steps: int) -> dict[str, float]:
     return {name: float(getattr(agent, name) or steps) for name in spanning}
 
 
-def _check_traced(common: Setting, spec: RunSpec) -> None:
+def _check_traced(common: AgentEnv, spec: RunSpec) -> None:
     for path, values in {**join(spec.sweep, spec.env_sweep), **spec.points}.items():
         if not len(values):
             raise ValueError(f"{path} has no values to sweep over.")

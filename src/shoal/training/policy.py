@@ -21,7 +21,7 @@ from shoal.core.spaces import Discrete, Space, mask_size, misfit, permits, rando
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import Wrapper
 from shoal.specs.roster import Roster
-from shoal.specs.sources import runnable
+from shoal.specs.sources import with_trusted_files
 from shoal.specs.spec import RunSpec, opaque_fields
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
@@ -274,7 +274,7 @@ def check_complete(
     """
     spec = folder.read_spec() if spec is None else spec
     check_opaque_parts(spec, str(folder.path), agent, env)
-    return runnable(spec, folder.path, agent, env, trust_source=trust_source)
+    return with_trusted_files(spec, folder.path, agent, env, trust_source=trust_source)
 
 
 def check_opaque_parts(spec: RunSpec, where: str, agent: Agent | None = None, env: Env | None = None) -> None:

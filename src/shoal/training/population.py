@@ -52,7 +52,7 @@ class Population:
     def __init__(self, plan: Plan, run_key: Key) -> None:
         """Set up an empty population. Nothing is compiled, and no member begins."""
         self.plan, self.key = plan, run_key
-        self.seat(plan.roster)
+        self.set_roster(plan.roster)
         self.stop_signal = 0  # of a request to stop that reached another process of the run
         # The members of each wave: with one wave a list of parts on the device (see `Placement`), with several waves
         # one tree on the host.
@@ -172,13 +172,13 @@ class Population:
         Copies get new random keys, and with `new_episodes` begin new episodes. New members begin, and members of idle
         slots are marked as no longer trained.
         """
-        self.seat(roster)
+        self.set_roster(roster)
         for wave, span in enumerate(self.plan.waves):
             of_wave = (copied[span], fresh[span], idle[span])
             if np.any(of_wave):
                 self._store(wave, self._renewed(span, self._on_device(wave, span)[0], *of_wave, new_episodes))
 
-    def seat(self, roster: Roster) -> None:
+    def set_roster(self, roster: Roster) -> None:
         """Use the hyperparameters, seeds and occupants of a roster from now on. No member changes."""
         self.roster = roster
         agents, self._envs = self.plan.batched(roster)
@@ -205,7 +205,7 @@ class Population:
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
-        self.seat(roster)
+        self.set_roster(roster)
         form = self.plan.placement.form
         members = members if form.flat_weights else moments_like(members, self._shapes(form))
         for wave, span in enumerate(self.plan.waves):

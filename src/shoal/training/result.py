@@ -14,7 +14,7 @@ from shoal.core.env import Env
 from shoal.core.errors import CheckpointError, need, refuse_attributes
 from shoal.core.kinds import checked_kinds, python_number, shown
 from shoal.specs.describe import build, from_json
-from shoal.specs.sources import runnable_values
+from shoal.specs.sources import values_with_trusted_files
 from shoal.specs.spec import RunSpec
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
@@ -260,7 +260,7 @@ def load_result(
 def built_values(data: Mapping[str, Any], spec: RunSpec, folder: Path, *, trust_source: bool = False) -> dict[str, Any]:
     """Return the values that a run has found, by path, from the data of its `found.json`. Raises as `Result.found`."""
     described = {path: from_json(value) for path, value in data.items()}
-    may_run = runnable_values(described, spec, folder, trust_source=trust_source)
+    may_run = values_with_trusted_files(described, spec, folder, trust_source=trust_source)
     return {path: build(value) for path, value in may_run.items()}
 
 

@@ -2,8 +2,8 @@
 
 Process 0 runs the loop of the run, with `SharedPopulation` in place of `Population`: each of its methods asks all
 processes to do the same with their share, and joins the results. Only process 0 reads and writes files, prints and
-decides, so the other processes need no access to the run folder. They run `follow`: they wait for a call of process 0,
-carry it out, and send the result.
+decides, so the other processes need no access to the run folder. They run `run_follower`: they wait for a call of
+process 0, carry it out, and send the result.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ class SharedPopulation:
         if copied.any():
             rows = np.where(copied, source, slots)
             self.load(jax.tree.map(lambda x: x[rows], self.to_host()), roster)
-        self._all.seat(roster)
+        self._all.set_roster(roster)
         self._call("renew", new_episodes, split=(copied, source == FRESH, source == REST, roster))
 
     def ages(self) -> np.ndarray:
@@ -111,7 +111,7 @@ class SharedPopulation:
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
-        self._all.seat(roster)
+        self._all.set_roster(roster)
         self._call("load", split=(members, roster))
 
     def shapes(self) -> Member:
@@ -182,10 +182,10 @@ def leading(group: Group, folder: RunFolder) -> Iterator[None]:
     _tell(group.peers, {"complete": str(folder.path.absolute())})
 
 
-def follow(job: Job, plan: Plan, group: Group) -> Any:
+def run_follower(job: Job, plan: Plan, group: Group) -> Any:
     """Train this process's share of the members for process 0, until the run ends. Returns its `Result`.
 
-    Returns `Elsewhere` if this process cannot read the run folder. Raises Stopped as process 0 does, and
+    Returns `RemoteResult` if this process cannot read the run folder. Raises Stopped as process 0 does, and
     ConnectionError if the run failed.
     """
     (leader,) = group.peers
@@ -205,7 +205,7 @@ def follow(job: Job, plan: Plan, group: Group) -> Any:
             leader.send({"signal": stop.signal}, jax.tree.leaves(result))
 
 
-def agree(specs: Sequence[RunSpec], group: Group) -> None:
+def check_same_run(specs: Sequence[RunSpec], group: Group) -> None:
     """Raise ValueError, in all processes, if they do not have the same versions, devices and specs of runs."""
     if group.size == 1:
         return
@@ -217,13 +217,13 @@ def agree(specs: Sequence[RunSpec], group: Group) -> None:
         refusal = leader.receive()[0]["refusal"]
     else:
         others = [(peer.name, peer.receive()[0]) for peer in group.peers]
-        refusal = next((text for name, other in others if (text := _refusal(own, name, other))), "")
+        refusal = next((text for name, other in others if (text := _why_untrusted(own, name, other))), "")
         _tell(group.peers, {"refusal": refusal})
     if refusal:
         raise ValueError(refusal)
 
 
-class Elsewhere:
+class RemoteResult:
     """What `train` returns in a process that cannot read the run folder. Every use raises FileNotFoundError."""
 
     def __init__(self, folder: str, where: str) -> None:
@@ -234,7 +234,7 @@ class Elsewhere:
         raise FileNotFoundError(self._text)
 
     def __repr__(self) -> str:
-        return f"<Elsewhere: {self._text}>"
+        return f"<RemoteResult: {self._text}>"
 
 
 def _carry_out(population: Population, name: str, leaves: list[Any]) -> Any:
@@ -258,10 +258,10 @@ def _result(path: str, job: Job, leader: Peer) -> Any:
     with suppress(OSError, ValueError):  # the path may lead to another run on the disk of this machine
         if RunFolder(path).read_spec() == job.spec:
             return Result(path, job.agent, job.env)
-    return Elsewhere(path, leader.name)
+    return RemoteResult(path, leader.name)
 
 
-def _refusal(own: dict[str, Any], name: str, other: dict[str, Any]) -> str:
+def _why_untrusted(own: dict[str, Any], name: str, other: dict[str, Any]) -> str:
     """Return a message about the first difference between another process and process 0; empty if there is none."""
     if "asks for" in other:
         return (
