@@ -61,13 +61,13 @@ def test_a_stopped_run_resumes_to_the_same_logs(experiments, before, tmp_path, c
     assert main([*words, "--no-figures", "--name", "whole"]) == 0
     chunks, step = [], Run.step
 
-    def stops_in_the_middle(run):
+    def stops_in_the_middle(run, *stop):
         if run.is_over:
             return False
         chunks.append(run)
         if len(chunks) == before + 2:
             raise Stopped
-        return step(run)
+        return step(run, *stop)
 
     monkeypatch.setattr(Run, "step", stops_in_the_middle)
     capsys.readouterr()

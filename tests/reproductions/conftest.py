@@ -40,6 +40,7 @@ def in_process(monkeypatch):
 
     def peer(self, script, *words, threads=0):
         monkeypatch.setattr(sys, "argv", [script, *map(str, words)])
+        monkeypatch.syspath_prepend(WORKERS)  # as for a script that is started
         with redirect_stdout(io.StringIO()) as out:
             runpy.run_path(str(WORKERS / f"{script}.py"), run_name="__main__")
         return {**json.loads(out.getvalue().splitlines()[-1]), "seconds": 1.0, "cpu_seconds": 1.0}

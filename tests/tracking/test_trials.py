@@ -252,7 +252,7 @@ def test_a_tracker_that_did_not_answer_is_waited_for_once(limit, monkeypatch):
     tracker, waits = Silent(), []
     for hangs in (True, True, False, True):  # the third run is sent, so the fourth waits as long as the first
         tracker.hangs.clear() if hangs else tracker.hangs.set()
-        sink = TrialSink(tracker, STUDY, again="shoal track runs/x")
+        sink = Trials(tracker)
         began = time.monotonic()
         heard = send(sink, [trial(0), Closed()])
         waits.append(time.monotonic() - began > 0.9)
@@ -274,7 +274,7 @@ class Interrupted(Memory):
 def test_ctrl_c_says_of_every_tracker_what_it_does_not_have():
     trackers = [Silent(), Interrupted(), Silent()]
     listener = Heard()
-    sinks = Sinks([listener, *(TrialSink(each, STUDY, again="shoal track runs/x") for each in trackers)])
+    sinks = Sinks([listener, *(Trials(tracker) for tracker in trackers)])
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         sinks.receive(trial(0))

@@ -105,7 +105,7 @@ def test_the_grid_is_a_little_wider_than_high():
         (lambda at: animate(ENVS[:2], STATES, path=at), "2 environments are given for states of 5"),
         (lambda at: animate(ENVS[0], STATES, np.zeros(3), at), r"shape \[3\] for states of shape \[3, 5\]"),
         (lambda at: animate(ENVS[0], STATES, path=at, titles=["a"]), "1 titles are given for 5 episodes"),
-        (lambda at: animate(ENVS[0], STATES, path=at, columns=0), "columns=0 must be at least 1"),
+        (lambda at: animate(ENVS[0], STATES, path=at, columns=0), "columns=0 must be from 1 to 16,384"),
         (lambda at: animate(ENVS[0], Times(jnp.arange(3)), path=at, columns=2), "these are of one"),
         (lambda at: animate(ENVS[0], Times(jnp.zeros((2, 101), int)), path=at), "101 pictures side by side are too"),
         (lambda at: animate(ENVS[0], Times(jnp.zeros((2, 3, 4), int)), path=at), r"shape \[2, 3, 4\]"),
