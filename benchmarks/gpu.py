@@ -136,9 +136,10 @@ def estimate(job: dict[str, Any]) -> dict[str, Any]:
     program = f"agent {job['agent']} --members {job['agents']}" if "agent" in job else ""
     program = program or f"env {job['env']} --envs {job['num_envs']}"
     row = json.loads(counted.read_text())["rows"].get(program, {})
-    if "microseconds" not in row:
+    if "kernel_microseconds" not in row:
         return {}
-    return {"counted": {"launches": row["launches"], "estimated_us": row["microseconds"]}}
+    slower = max(row["kernel_microseconds"], row["host_microseconds"])
+    return {"counted": {"launches": row["launches"], "estimated_us": slower}}
 
 
 def command_of(script: str, *words: str) -> tuple[str, ...]:

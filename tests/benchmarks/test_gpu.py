@@ -77,7 +77,7 @@ def test_rates_of_peers_are_of_the_median_call_or_of_the_run(gpu, tmp_path):
 
 
 def test_a_job_has_the_estimate_of_the_same_program(gpu, monkeypatch, tmp_path):
-    counted = {"launches": 3.0, "microseconds": 4.5, "bytes": 7}
+    counted = {"launches": 3.0, "kernel_microseconds": 4.5, "host_microseconds": 4.0, "bytes": 7}
     (tmp_path / "results").mkdir()
     rows = {"env CartPole-v1 --envs 1024": counted, "agent ppo --members 2048": counted}
     (tmp_path / "results" / "gpu-program.json").write_text(json.dumps({"rows": rows}))
