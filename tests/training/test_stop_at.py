@@ -51,6 +51,12 @@ def test_a_member_ends_at_its_return_and_the_others_have_the_same_bits(whole, en
         assert np.isnan(ended.curves["train_return"][record + 1 :, m]).all()  # no episode is trained any more
 
 
+def test_steps_that_were_not_trained_are_not_counted(whole, ended):
+    reached = np.minimum(first_at(whole.curves, 0.7) + 1, len(ended.curves["env_steps"]))  # records of each member
+    summary = ended.summary
+    assert summary["steps_per_second"] * summary["train_seconds"] == pytest.approx(reached.sum() * 5_000)
+
+
 def test_the_weights_of_a_member_that_ended_stay(whole, ended, tmp_path):
     reached = first_at(whole.curves, 0.7)
     m = int(reached.argmin())

@@ -179,7 +179,7 @@ class Run:
             self.save()
             return True
         metrics, alive = trained
-        alive = alive if self.state.reached is None else alive | self.state.reached
+        alive = alive if self.state.reached is None else alive | (self.state.reached > 0)
         evaluation = self._evaluate(record) if self.plan.evaluates(record) else None
         line = self.records.append(
             last * self.plan.agent.steps_per_update,
@@ -194,7 +194,8 @@ class Run:
         self._report_nan(metrics, evaluation)
         self._report_reuse(metrics, last - recorded)
         self._stop_reached(evaluation, alive)
-        busy = self.plan.members - int(self.state.roster.is_idle.sum())
+        ended = 0 if before.reached is None else int((before.reached > 0).sum())
+        busy = self.plan.members - int(self.state.roster.is_idle.sum()) - ended
         turned = self._select(record, alive)
         if self._is_time_to_save():
             self.save()
@@ -399,15 +400,15 @@ class Run:
             mean = returns[~self.state.roster.is_idle].mean()
             self._end_where(bool(mean >= goal), f"the mean return of the members, {mean:.4g}, has reached {goal:g}")
             return
-        before = np.zeros(len(returns), bool) if self.state.reached is None else self.state.reached
-        new = (returns >= goal) & ~before
+        before = np.zeros(len(returns), int) if self.state.reached is None else self.state.reached
+        new = (returns >= goal) & (before == 0)
         if new.any():
-            self.state = self.state.replace(reached=before | new)
+            self.state = self.state.replace(reached=np.where(new, self.state.updates, before))
             self.population.apply(np.where(new, REST, np.arange(len(new))), self.state.roster)
             names = self.plan.names(self.state.roster)
             for m in np.flatnonzero(new):
                 self.sinks.say(f"member {m} ({names[m]}) has reached {returns[m]:.4g}, and is not trained any more")
-        self._end_where(bool((before | new | ~alive).all()), f"no member is left that has not reached {goal:g}")
+        self._end_where(bool(((before > 0) | new | ~alive).all()), f"no member is left that has not reached {goal:g}")
 
     def _end_where(self, is_over: bool, why: str) -> None:
         if is_over and not self.is_over:
@@ -509,7 +510,10 @@ class Run:
         return elapsed / self.state.updates * max(expected - self.state.updates, 0)
 
     def _steps_trained(self) -> int:
-        return self.state.updates * self.plan.agent.steps_per_update * self.plan.members
+        updates = np.full(self.plan.members, self.state.updates)
+        if (reached := self.state.reached) is not None:
+            updates = np.where(reached > 0, reached, updates)
+        return int(updates.sum()) * self.plan.agent.steps_per_update
 
     def _report_revision(self) -> None:
         now = self.plan.env.revision

@@ -25,7 +25,7 @@ class RunState:
     eval_seconds: float = 0.0
     eval_cut: int = 0  # episodes of the newest evaluation that its limit of steps cut off, over all members
     finished: bool = False  # whether the selector, or `stop_at`, ended the run
-    reached: np.ndarray | None = None  # [M], the members that `stop_at` ended; None before the first
+    reached: np.ndarray | None = None  # [M], the updates after which `stop_at` ended a member, or 0; None before that
 
     @classmethod
     def first(cls, roster: Roster) -> "RunState":
@@ -94,5 +94,5 @@ class RunState:
             eval_cut=about.get("eval_cut", 0),
             next_occupant=about["next_occupant"],
             finished=about["finished"],
-            reached=None if about.get("reached") is None else np.asarray(about["reached"], bool),
+            reached=None if about.get("reached") is None else np.asarray(about["reached"]),
         )
