@@ -39,6 +39,8 @@ def test_advantages_of_the_page_are_those_worked_out_by_hand(page):
     np.testing.assert_allclose(np.asarray(found)[:, 0], [0.75, -1, 0])
 
 
+# With the default value_loss="clipped" this comparison gave 209 (library) and 147 (page) for the updates 20 to
+# 40: the clipped value loss learns CartPole sooner.
 @pytest.mark.slow
 def test_the_page_learns_as_fast_as_the_library(page, tmp_path):
     keys = jax.random.split(jax.random.key(1), SEEDS)

@@ -112,3 +112,17 @@ def test_videos_are_made_while_the_run_trains(tmp_path):
     result = shoal.train(**options, videos_every=2, folder=tmp_path / "run")
     names = sorted(path.name for path in (result.folder / "videos").iterdir())
     assert names == ["best-step-2000.gif", "best-step-4000.gif", "best.gif"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"agent": "ppo", "env": "gymnasium/CartPole-v1", "fields": {"num_envs": 2, "num_steps": 16}, "steps": 96},
+        {"memory_limit_gb": 0.0002},  # members in waves, one after another
+    ],
+    ids=["host", "waves"],
+)
+def test_members_end_wherever_they_are_trained(changes, tmp_path):
+    options = {**RUN, "records": 3, "evaluations": 3, "eval_episodes": 2, "seeds": 3, "steps": 3_000, **changes}
+    result = shoal.train(**options, stop_at=0.0, folder=tmp_path / "run")  # which every member reaches at once
+    assert len(result.curves["env_steps"]) == 1 and result.curves["alive"].all()
