@@ -1,1 +1,1 @@
-"""One run: its spec, plan, roster, population, loop and run folder; and what is done with trained policies."""
+"""One run: its plan, population, loop and run folder; and what is done with trained policies."""
