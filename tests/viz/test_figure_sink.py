@@ -115,7 +115,7 @@ def test_render_accepts_a_policy_and_an_environment_as_values(result, tmp_path):
 
 
 def test_ctrl_c_while_figures_are_drawn_leaves_them_out_of_a_complete_run(tmp_path, monkeypatch):
-    def interrupt(*arguments):
+    def interrupt(*arguments, **options):
         assert listener.heard[-1].startswith("the run is complete; drawing its figures")
         os.kill(os.getpid(), signal.SIGINT)
 
