@@ -322,7 +322,7 @@ def line_of(text, code):
     return text[: text.index(code) + len(code.rstrip("\n"))].count("\n") + 1
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_a_broken_file_gives_one_line(tmp_path, capsys, mistake):
     old, new, line, says, name = BROKEN[mistake]

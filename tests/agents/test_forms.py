@@ -75,6 +75,7 @@ def both(env):
 
 @pytest.mark.parametrize("form", ["many", pytest.param("few", marks=pytest.mark.slow), "XLA's"])
 @pytest.mark.parametrize("name", all_agents())
+@pytest.mark.sampled(6)
 def test_an_agent_learns_the_same_in_every_form(name, form):
     if form == "XLA's" and "kernels" not in AGENTS[name].cls.__dataclass_fields__:
         pytest.skip("it has no kernels")
@@ -118,6 +119,7 @@ GUARDED = ["ppo", "pqn", "dqn", "sac", "td3"]  # agents with gradient steps that
 
 @pytest.mark.parametrize("form", ["cpu", "many"])
 @pytest.mark.parametrize("name", GUARDED)
+@pytest.mark.sampled(4)
 def test_a_member_with_infinite_rewards_stops_and_the_other_goes_on(name, form):
     continuous = name in ("sac", "td3")
     agent = small(name, Blinding(continuous=continuous))
@@ -133,6 +135,7 @@ def test_a_member_with_infinite_rewards_stops_and_the_other_goes_on(name, form):
 
 
 @pytest.mark.parametrize("name", GUARDED)
+@pytest.mark.sampled(2)
 def test_the_gradient_steps_of_a_stopped_member_change_nothing(name):
     agent = small(name, Blinding(continuous=name in ("sac", "td3")))
 

@@ -143,6 +143,7 @@ def test_a_second_ctrl_c_ends_a_run_during_a_chunk_and_shows_the_cursor(is_patie
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.sampled(1)
 def test_sigterm_and_sighup_save_a_checkpoint(number, status, terminal, tmp_path):
     run = terminal(*LONG.split())
     run.wait_for(b"steps/s")

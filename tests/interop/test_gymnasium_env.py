@@ -33,7 +33,7 @@ def _promotion_as_users_have_it():
         yield
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", sorted(ENVS))
 def test_gymnasium_accepts_every_environment(name):
     with warnings.catch_warnings():

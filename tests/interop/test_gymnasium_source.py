@@ -108,6 +108,7 @@ def test_the_time_limit_is_that_of_the_registration_unless_it_is_given():
         ("sac", "Pendulum-v1", {"learning_starts": 30, "num_steps": 20, "batch_size": 16, "buffer_size": 1000}),
     ],
 )
+@pytest.mark.sampled(2)
 def test_agents_train_and_the_run_folder_is_as_always(agent, name, fields, tmp_path):
     run = tmp_path / "run"
     options = {"seeds": 2, "records": 2, "evaluations": 1, "eval_episodes": 3, "fields": fields, **SILENT}

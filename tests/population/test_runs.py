@@ -134,6 +134,7 @@ def test_members_have_the_same_bits_in_waves(name, alone, train):
 
 @pytest.mark.parametrize("evaluations", [0, 2, 6])
 @SELECTED
+@pytest.mark.sampled(7)
 def test_scores_are_of_one_kind_and_kept_until_the_next_episode_ends(name, evaluations, train, monkeypatch):
     seen, select = {}, type(CASES[name]).select
 

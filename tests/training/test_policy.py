@@ -237,6 +237,7 @@ def untrained(agent, env):
 
 @pytest.mark.parametrize("env", MASKED)
 @pytest.mark.parametrize("agent", [*all_agents(), "random"])
+@pytest.mark.sampled(9)
 def test_a_policy_takes_masks_that_fit_and_refuses_all_others(agent, env):
     mask, of_env = np.asarray(MASKED[env]), masked_env(env)
     policy = untrained(agent, of_env)

@@ -11,6 +11,7 @@ from shoal.nn.memory.check import check_memory
 
 @pytest.mark.parametrize("as_trees", [False, True], ids=["loops", "trees"])
 @pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.sampled(6)
 def test_every_memory_keeps_the_contract(name, as_trees):
     with using(CPU._replace(linear_recurrences_as_trees=as_trees, late_weight_gradients=as_trees)):
         check_memory(MEMORIES[name](8))

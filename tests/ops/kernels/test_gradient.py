@@ -74,6 +74,7 @@ in_interpreter = partial(kernel_gradient, interpret=True)
         ("Acrobot-v1", 20, False, {"hidden": (24, 7, 16), "activation": "relu", "shared": True}),
     ],
 )
+@pytest.mark.sampled(2)
 def test_equals_the_gradient_of_xla(env, size, has_mask, fields):
     agent = bound(env, **fields)
     weights, rows = members(agent, env, size, has_mask)
