@@ -139,11 +139,11 @@ def measure_study(options: argparse.Namespace) -> dict[str, Any]:
         seconds, done = timed([sys.executable, __file__, "--worker", "study", *flags], JAX_COMPILATION_CACHE_DIR=cache)
     folder = Path(json.loads(done.stdout.splitlines()[-1])["folder"])
     from shoal.studies.study import StudyResult
-    from shoal.viz.slots import plot_slots, spans_in
+    from shoal.viz.slots import plot_slots
 
     result, group = StudyResult(folder), folder / "workers" / "w0" / "group-0"
-    trial = shoal.load_result(group).curves["trial"]  # [chunks, slots]; there is one seed per trial
-    plot_slots(spans_in(trial), folder / "slots.png", slots=options.parallel, chunks=len(trial))
+    trial = shoal.load_result(group).curves["trial"]  # [records, slots]; there is one seed per trial
+    plot_slots(trial, folder / "slots.png")
     (slots,) = result.summary["workers"].values()
     trained = float((trial >= 0).sum() / RECORDS)  # in whole trials
     return {

@@ -14,7 +14,7 @@ from PIL import Image
 from shoal.viz import study as module
 from shoal.viz.paint import set_ticks
 from shoal.viz.scale import scale_for
-from shoal.viz.slots import Span, busy_share, plot_slots, read_spans, spans_in, write_spans
+from shoal.viz.slots import _bars, plot_slots
 from shoal.viz.study import draw_study
 
 RANGE = FloatDistribution(0.0, 1.0)
@@ -148,36 +148,16 @@ def test_a_large_study_is_thinned(monkeypatch):
 
 # Slots over time.
 
-TABLE = np.asarray([[0, 1], [0, 1], [0, 2], [-1, 2], [3, 2], [3, -1]])  # [chunks, slots]
-SPANS = [Span(0, 0, 0, 2), Span(0, 3, 4, 5), Span(1, 1, 0, 1), Span(1, 2, 2, 4)]
+TRIALS = np.asarray([[0, 1], [0, 1], [0, 2], [-1, 2], [3, 2], [3, -1]])  # [records, slots]
 
 
-def test_spans_and_the_busy_share_of_a_table_of_trials(tmp_path):
-    assert spans_in(TABLE) == SPANS
-    assert busy_share(SPANS) == 10 / 12 and busy_share(SPANS, slots=4) == 10 / 24 and busy_share([]) == 0
-    write_spans(tmp_path / "slots.csv", SPANS)
-    assert read_spans(tmp_path / "slots.csv") == SPANS
+def test_the_figure_of_slots_has_a_bar_for_each_trial():
+    assert [*_bars(TRIALS[:, 0])] == [(0, 3, 0), (4, 6, 3)] and [*_bars(TRIALS[:, 1])] == [(0, 2, 1), (2, 5, 2)]
 
 
 def test_the_figure_of_slots_says_how_busy_they_were(tmp_path):
-    words = plot_slots(SPANS, tmp_path / "slots.svg", title="slots of mine").read_text()
+    words = plot_slots(TRIALS, tmp_path / "slots.svg", title="slots of mine").read_text()
     assert "slots of mine" in words and "2 slots, 4 trials" in words and "busy 83.3% of the time" in words
-    assert is_drawn(plot_slots(SPANS, tmp_path / "slots.png"))
+    assert is_drawn(plot_slots(TRIALS, tmp_path / "slots.png"))
     with pytest.raises(ValueError, match="no slot trained a trial"):
-        plot_slots([], tmp_path / "none.png")
-    with pytest.raises(ValueError, match="slot 1 has two trials in chunk 2"):
-        plot_slots([*SPANS, Span(1, 9, 2, 2)], tmp_path / "two.png")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("slot,trial\n", "has no columns slot, trial, first, last"),
-        ("slot,trial,first,last\n0,1,0,1\n0,x,2,3\n", "line 3: 0,x,2,3 are not four whole numbers"),
-        ("slot,trial,first,last\n0,1,4,3\n", "line 2: slot 0 cannot train from 4 to 3"),
-    ],
-)
-def test_a_damaged_table_of_slots_is_refused(text, message, tmp_path):
-    (tmp_path / "slots.csv").write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_spans(tmp_path / "slots.csv")
+        plot_slots(np.full((3, 2), -1), tmp_path / "none.png")
