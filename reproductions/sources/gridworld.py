@@ -6,8 +6,8 @@ import numpy as np
 
 from reproductions.beside import Run, train
 from reproductions.reproduction import Chart, Measured, Part, Reproduction, Row, Source, register
+from reproductions.values import animate_values
 from reproductions.workspace import Workspace
-from shoal.viz.values import animate_values
 
 ENV, ROWS, COLUMNS, SHORTEST = "GridWorld-v0", 8, 12, 18
 # The article's discount 0.9 and final epsilon 0.1 are those of shoal's preset; its epsilon is constant.

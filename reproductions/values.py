@@ -35,8 +35,8 @@ def animate_values(
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
         figure.colorbar(image, ax=axes, pad=0.03).outline.set_visible(False)
-        for each, title in zip(values, titles, strict=True):
-            image.set_data(each)
+        for cells, title in zip(values, titles, strict=True):
+            image.set_data(cells)
             axes.set_title(title, loc="left")
             canvas.draw()
             figure.set_layout_engine("none")  # the place of the axes stays that of the first picture

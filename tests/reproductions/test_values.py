@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from shoal.viz.values import animate_values
+from reproductions.values import animate_values
 
 
 def test_each_map_is_a_frame_of_the_same_size(tmp_path):
