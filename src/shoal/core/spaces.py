@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex
 
 import jax
@@ -257,22 +257,37 @@ for _kind in (Discrete, MultiDiscrete, Box, Tuple, Dict):  # here, so that type 
     setattr(_kind, "__call__", _refuse_call)  # noqa: B010
 
 
+def leaf_spaces(space: Space) -> list[Box | Discrete | MultiDiscrete]:
+    """Return the spaces of the arrays that an element consists of, in the order of `jax.tree.leaves`."""
+    if isinstance(space, (Tuple, Dict)):
+        return [leaf for part in _parts(space).values() for leaf in leaf_spaces(part)]
+    return [space]
+
+
+def over_leaves(function: Callable[..., Any], space: Space, *elements: Any) -> Any:
+    """Return the tree of an element with `function(leaf's space, leaf of each element)` in the place of every leaf."""
+    if isinstance(space, (Tuple, Dict)):
+        parts = {i: over_leaves(function, part, *(x[i] for x in elements)) for i, part in _parts(space).items()}
+        return parts if isinstance(space, Dict) else tuple(parts.values())
+    return function(space, *elements)
+
+
+def with_leaves(function: Callable[[Any], Space], space: Space) -> Space:
+    """Return the space with `function(leaf's space)` in the place of the space of every leaf."""
+    if isinstance(space, (Tuple, Dict)):
+        parts = {i: with_leaves(function, part) for i, part in _parts(space).items()}
+        return Dict(parts) if isinstance(space, Dict) else Tuple(tuple(parts.values()))
+    return function(space)
+
+
 def flat_size(space: Space) -> int:
     """Return how many numbers an element has: 1 for Discrete, the size of an array, the sum over parts for others."""
-    if isinstance(space, Tuple):
-        return sum(flat_size(part) for part in space.spaces)
-    if isinstance(space, Dict):
-        return sum(flat_size(part) for _, part in space.spaces)
-    return int(np.prod(space.shape, dtype=np.int64))
+    return sum(math.prod(leaf.shape) for leaf in leaf_spaces(space))
 
 
 def zeros(space: Space) -> Any:
     """Return a tree of zeros with the shapes and dtypes of an element. It need not lie in the space."""
-    if isinstance(space, Tuple):
-        return tuple(zeros(part) for part in space.spaces)
-    if isinstance(space, Dict):
-        return {name: zeros(part) for name, part in space.spaces}
-    return jnp.zeros(space.shape, _canonical(space.dtype))
+    return over_leaves(lambda leaf: jnp.zeros(leaf.shape, _canonical(leaf.dtype)), space)
 
 
 def explain(space: Space, x: Any, name: str = "it") -> str | None:
@@ -317,13 +332,12 @@ def alike(one: Space, other: Space) -> bool:
 
 def without_real_bounds(space: Space) -> Space:
     """Return the space with boxes of floats unbounded. Networks depend on no other bounds of what they read."""
-    if isinstance(space, Tuple):
-        return Tuple(tuple(without_real_bounds(part) for part in space.spaces))
-    if isinstance(space, Dict):
-        return Dict({name: without_real_bounds(part) for name, part in space.spaces})
-    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
-        return Box(-np.inf, np.inf, space.shape, space.dtype)
-    return space
+
+    def unbounded(leaf: Any) -> Space:
+        is_real = np.issubdtype(leaf.dtype, np.floating)  # of a Box
+        return Box(-np.inf, np.inf, leaf.shape, leaf.dtype) if is_real else leaf
+
+    return with_leaves(unbounded, space)
 
 
 def as_element(space: "Space", x: Any) -> Any:
@@ -380,7 +394,7 @@ def mask_size(space: Space) -> int:
     Those of MultiDiscrete stand one component after the other.
     """
     if isinstance(space, (Discrete, MultiDiscrete)):
-        return sum(_sizes(space))
+        return sum(choice_sizes(space))
     return 0
 
 
@@ -401,19 +415,13 @@ def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
 
 def mask_parts(space: Space, mask: Any) -> list[Any]:
     """Return the part [..., n] of an action mask [..., A], of NumPy or JAX, for each component of an action."""
-    stops = np.cumsum(_sizes(space)).tolist()
-    return [mask[..., stop - n : stop] for n, stop in zip(_sizes(space), stops, strict=True)]
+    stops = np.cumsum(choice_sizes(space)).tolist()
+    return [mask[..., stop - n : stop] for n, stop in zip(choice_sizes(space), stops, strict=True)]
 
 
-def _sizes(space: Any) -> tuple[int, ...]:
+def choice_sizes(space: Any) -> tuple[int, ...]:
+    """Return the number of values of each choice of a Discrete or MultiDiscrete space."""
     return (space.n,) if isinstance(space, Discrete) else space.nvec
-
-
-def only_boxes(space: Any) -> bool:
-    """Return whether every part of a space is a Box, so that there are no choices."""
-    if isinstance(space, (Tuple, Dict)):
-        return all(only_boxes(part) for part in _parts(space).values())
-    return isinstance(space, Box)
 
 
 def _parts(space: Tuple | Dict) -> dict:

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from shoal.core.env import NAN_STATE, Env, check_fields, episode_limit
 from shoal.core.registry import make
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, over_leaves
 
 
 def env_of(env: Env | str, fields: dict[str, Any]) -> Env:
@@ -73,15 +73,14 @@ def space_of(space: Space) -> spaces.Space:
 
 def element_of(space: Space, x: Any) -> Any:
     """Return an element (with any leading axes) as new NumPy arrays, with the dtypes of Gymnasium's space."""
+    return over_leaves(_as_gymnasiums, space, x)
+
+
+def _as_gymnasiums(space: Box | Discrete | MultiDiscrete, x: Any) -> Any:
     if isinstance(space, Box):
         return np.array(x, np.int8) if space.dtype == np.bool_ else np.array(x)
-    if isinstance(space, (Discrete, MultiDiscrete)):
-        array = np.array(x, np.int64)
-        return array if array.shape else array[()]
-    if isinstance(space, Tuple):
-        return tuple(element_of(part, value) for part, value in zip(space.spaces, x, strict=True))
-    assert isinstance(space, Dict)
-    return {name: element_of(part, x[name]) for name, part in space.spaces}
+    array = np.array(x, np.int64)
+    return array if array.shape else array[()]
 
 
 def action_of(space: Space, action: Any, asarray: Callable[..., Any] = np.asarray) -> Any:
@@ -89,12 +88,7 @@ def action_of(space: Space, action: Any, asarray: Callable[..., Any] = np.asarra
 
     `asarray` makes them: NumPy's, or JAX's for an action that is traced.
     """
-    if isinstance(space, Tuple):
-        return tuple(action_of(part, value, asarray) for part, value in zip(space.spaces, action, strict=True))
-    if isinstance(space, Dict):
-        return {name: action_of(part, action[name], asarray) for name, part in space.spaces}
-    dtype = jax.dtypes.canonicalize_dtype(space.dtype)  # type: ignore[attr-defined]  # not among JAX's typed names
-    return asarray(action, dtype)
+    return over_leaves(lambda leaf, x: asarray(x, jax.dtypes.canonicalize_dtype(leaf.dtype)), space, action)
 
 
 def check_action(space: spaces.Space, action: Any) -> None:

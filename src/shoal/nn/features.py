@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, leaf_spaces
 
 
 def is_image(space: Space) -> bool:
@@ -32,35 +32,17 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
     if isinstance(space, MultiDiscrete):
         if space.is_uniform:  # one operation instead of one per component
             return jax.nn.one_hot(obs, space.nvec[0], dtype=jnp.float32).reshape(*obs.shape[:-1], sum(space.nvec))
-        parts = [jax.nn.one_hot(obs[..., i], n, dtype=jnp.float32) for i, n in enumerate(space.nvec)]
-        return jnp.concatenate(parts, axis=-1)
-    if isinstance(space, Tuple):
-        return jnp.concatenate([flat_features(s, o) for s, o in zip(space.spaces, obs, strict=True)], axis=-1)
-    if isinstance(space, Dict):
-        return jnp.concatenate([flat_features(s, obs[name]) for name, s in space.spaces], axis=-1)
+        vectors = [jax.nn.one_hot(obs[..., i], n, dtype=jnp.float32) for i, n in enumerate(space.nvec)]
+        return jnp.concatenate(vectors, axis=-1)
+    if isinstance(space, (Tuple, Dict)):
+        return jnp.concatenate([flat_features(*part) for part in parts(space, obs)], axis=-1)
     values = _scaled(space, obs)
     return values.reshape(*values.shape[: values.ndim - len(space.shape)], math.prod(space.shape))
 
 
-def part_spaces(space: Space) -> Iterator[Box | Discrete | MultiDiscrete]:
-    """All spaces inside nested Dict and Tuple spaces, in order; the space itself if it is neither."""
-    if isinstance(space, (Dict, Tuple)):
-        for part in space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces):
-            yield from part_spaces(part)
-    else:
-        yield space
-
-
 def parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
     """All (space, observation) pairs inside nested Dict and Tuple spaces, in order."""
-    if isinstance(space, Dict):
-        for name, part in space.spaces:
-            yield from parts(part, obs[name])
-    elif isinstance(space, Tuple):
-        for part, value in zip(space.spaces, obs, strict=True):
-            yield from parts(part, value)
-    else:
-        yield space, obs
+    return zip(leaf_spaces(space), jax.tree.leaves(obs), strict=True)
 
 
 def _scaled(space: Box, obs: Array) -> Array:

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer
 
-from shoal.core.spaces import Box, MultiDiscrete, Space
+from shoal.core.spaces import Box, MultiDiscrete, Space, leaf_spaces
 from shoal.nn.convolution import Conv
 from shoal.nn.dense import look_up
-from shoal.nn.features import flat_features, part_spaces, parts
+from shoal.nn.features import flat_features, parts
 from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.tiles import is_tiles, sizes_of
 from shoal.nn.torsos import MLP
@@ -103,8 +103,8 @@ class Embedding(nn.Module):
 
 def _image_and_text(space: Space) -> tuple[Box, MultiDiscrete]:
     """(the image of categories, the text) among the parts of a space. Raises ValueError unless there is one of each."""
-    images = [part for part in part_spaces(space) if isinstance(part, Box) and is_tiles(part)]
-    texts = [part for part in part_spaces(space) if is_text(part)]
+    images = [part for part in leaf_spaces(space) if isinstance(part, Box) and is_tiles(part)]
+    texts = [part for part in leaf_spaces(space) if is_text(part)]
     if len(images) == len(texts) == 1:
         return images[0], texts[0]
     raise ValueError(

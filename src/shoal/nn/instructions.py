@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
-from shoal.core.spaces import MultiDiscrete, Space
+from shoal.core.spaces import MultiDiscrete, Space, leaf_spaces
 from shoal.nn.dense import apply_dense, look_up
-from shoal.nn.features import part_spaces
 from shoal.nn.memory import GRU
 
 Words = Integer[Array, "*axes L"]
@@ -73,7 +72,7 @@ def is_text(space: Space) -> TypeGuard[MultiDiscrete]:
 
 def has_text(space: Space) -> bool:
     """Whether a space is, or contains in a Dict or Tuple, a space of texts."""
-    return any(map(is_text, part_spaces(space)))
+    return any(map(is_text, leaf_spaces(space)))
 
 
 def encoder_of(name: str, space: MultiDiscrete, size: int = 64) -> Any:

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Integer
 
-from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_spaces
 from shoal.nn.dense import look_up
-from shoal.nn.features import flat_features, part_spaces, parts
+from shoal.nn.features import flat_features, parts
 from shoal.nn.initializers import orthogonal
 from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.torsos import ACTIVATIONS, MLP
@@ -38,7 +38,7 @@ def is_tiles(space: Space) -> bool:
 
 def has_tiles(space: Space) -> bool:
     """Whether a space is, or contains in a Dict or Tuple, a space of images of categories."""
-    return any(map(is_tiles, part_spaces(space)))
+    return any(map(is_tiles, leaf_spaces(space)))
 
 
 def sizes_of(tiles: Box) -> tuple[int, ...]:

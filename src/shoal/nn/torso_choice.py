@@ -6,8 +6,8 @@ import jax
 from flax.errors import InvalidRngError
 
 from shoal.core.agent import refuse_ignored
-from shoal.core.spaces import Box, Space, only_boxes
-from shoal.nn.features import flat_features, image_features, is_image, part_spaces
+from shoal.core.spaces import Box, Space, leaf_spaces
+from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.film import FiLMNet
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import has_text
@@ -142,19 +142,19 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
 
 def picture_sizes(space: Space) -> list[int]:
     """Heights and widths of all images that a space is, or contains in a Dict or Tuple."""
-    return [size for part in part_spaces(space) if is_picture(part) for size in part.shape[:2]]
+    return [size for part in leaf_spaces(space) if is_picture(part) for size in part.shape[:2]]
 
 
 def _check_numbers(space: Space) -> None:
     """Raise ValueError for observations that cannot be normalized: all parts must be arrays of numbers."""
-    if not only_boxes(space) or has_tiles(space):
+    if not all(isinstance(part, Box) for part in leaf_spaces(space)) or has_tiles(space):
         what = "images of categories" if has_tiles(space) else str(space)
         raise ValueError(f"normalize_observation=True needs observations that are arrays of numbers, not {what}.")
 
 
 def _stack(space: Space) -> Box | None:
     """The first part of an observation space with more than three axes, or None."""
-    return next((part for part in part_spaces(space) if isinstance(part, Box) and len(part.shape) > 3), None)
+    return next((part for part in leaf_spaces(space) if isinstance(part, Box) and len(part.shape) > 3), None)
 
 
 def form_read(torso: Any, space: Space) -> str:

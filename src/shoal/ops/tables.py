@@ -2,24 +2,20 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, Int
 
-from shoal.core.spaces import Dict, Discrete, MultiDiscrete, Space, Tuple
+from shoal.core.spaces import Box, Discrete, Space, choice_sizes, leaf_spaces
 
 
 def choices(space: Space) -> tuple[int, ...] | None:
     """The sizes of all discrete components of a space, in order; None if the space contains a Box."""
-    if isinstance(space, Discrete):
-        return (space.n,)
-    if isinstance(space, MultiDiscrete):
-        return space.nvec
-    if not isinstance(space, (Tuple, Dict)):
+    leaves = leaf_spaces(space)
+    if any(isinstance(leaf, Box) for leaf in leaves):
         return None
-    spaces = space.spaces if isinstance(space, Tuple) else [part for _, part in space.spaces]
-    parts = [choices(part) for part in spaces]
-    return None if None in parts else tuple(n for part in parts if part for n in part)
+    return tuple(size for leaf in leaves for size in choice_sizes(leaf))
 
 
 def index_of(space: Space, obs: Any) -> Int[Array, "..."]:
@@ -67,14 +63,7 @@ def _as_one_table(members: int, is_batched: bool, table: Array, index: Array) ->
 
 
 def _digits(space: Space, obs: Any) -> list[Array]:
-    if isinstance(space, Discrete):
-        return [obs]
-    if isinstance(space, MultiDiscrete):
-        return [obs[..., i] for i in range(len(space.nvec))]
-    return [digit for part, x in _parts(space, obs) for digit in _digits(part, x)]
-
-
-def _parts(space: Space, obs: Any) -> list[tuple[Space, Any]]:
-    if isinstance(space, Dict):
-        return [(part, obs[name]) for name, part in space.spaces]
-    return list(zip(space.spaces, obs, strict=True)) if isinstance(space, Tuple) else []
+    digits: list[Array] = []
+    for leaf, x in zip(leaf_spaces(space), jax.tree.leaves(obs), strict=True):
+        digits += [x] if isinstance(leaf, Discrete) else [x[..., i] for i in range(x.shape[-1])]
+    return digits

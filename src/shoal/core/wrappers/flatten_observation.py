@@ -1,14 +1,12 @@
 """A wrapper that flattens observations of any space to one vector."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Shaped
 
 from shoal.core.env import State
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space, choice_sizes, leaf_spaces
 from shoal.core.struct import struct
 from shoal.core.wrappers.base import Wrapper
 
@@ -32,36 +30,28 @@ class FlattenObservation(Wrapper):
         """Return the observation as a vector."""
         space = self.env.observation_space
         dtype = _common_dtype(_boxes(space))
-        vectors = _vectors(space, self.env.observe(state))
-        return jnp.concatenate([vector.astype(dtype) for vector in vectors])
+        leaves = zip(leaf_spaces(space), jax.tree.leaves(self.env.observe(state)), strict=True)
+        return jnp.concatenate([vector.astype(dtype) for leaf in leaves for vector in _vectors(*leaf)])
 
 
 def _boxes(space: Space) -> list[Box]:
     """Return a box of vectors for each part of a space."""
-    if isinstance(space, (Tuple, Dict)):
-        return [box for part in _parts(space) for box in _boxes(part)]
+    return [_box(leaf) for leaf in leaf_spaces(space)]
+
+
+def _box(space: Box | Discrete | MultiDiscrete) -> Box:
     if isinstance(space, Box):
         low, high = space.bounds()
-        return [Box(low.ravel(), high.ravel(), (low.size,), space.dtype)]
-    return [Box(0, 1, (sum(_sizes(space)),), np.bool_)]
+        return Box(low.ravel(), high.ravel(), (low.size,), space.dtype)
+    return Box(0, 1, (sum(choice_sizes(space)),), np.bool_)
 
 
-def _vectors(space: Space, x: Any) -> list[Array]:
-    if isinstance(space, (Tuple, Dict)):
-        elements = x if isinstance(space, Tuple) else [x[name] for name, _ in space.spaces]
-        return [vector for part, y in zip(_parts(space), elements, strict=True) for vector in _vectors(part, y)]
+def _vectors(space: Box | Discrete | MultiDiscrete, x: Array) -> list[Array]:
+    """Return an array as a vector, and of choices a one-hot vector for each."""
     if isinstance(space, Box):
         return [x.ravel()]
     choices = x[None] if isinstance(space, Discrete) else x
-    return [jax.nn.one_hot(choices[i], size, dtype=jnp.bool_) for i, size in enumerate(_sizes(space))]
-
-
-def _parts(space: Tuple | Dict) -> list[Space]:
-    return [part for _, part in space.spaces] if isinstance(space, Dict) else list(space.spaces)
-
-
-def _sizes(space: Discrete | MultiDiscrete) -> tuple[int, ...]:
-    return (space.n,) if isinstance(space, Discrete) else space.nvec
+    return [jax.nn.one_hot(choices[i], size, dtype=jnp.bool_) for i, size in enumerate(choice_sizes(space))]
 
 
 def _common_dtype(boxes: list[Box]) -> np.dtype:

@@ -1,6 +1,7 @@
 """A wrapper whose observation is the last few observations of the inner environment."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from jaxtyping import Array, Shaped
 
 from shoal.core.env import Observation, State
 from shoal.core.keys import Key
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_spaces, with_leaves
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 
@@ -59,7 +60,7 @@ class FrameStack(StatefulWrapper):
     @property
     def observation_space(self) -> Space:
         """The space of `n` stacked observations; the class describes its shape."""
-        return _stacked(self.env.observation_space, self.n, self.layout)
+        return with_leaves(partial(_stacked, n=self.n, layout=self.layout), self.env.observation_space)
 
     def init(self, key: Key) -> FrameStackState:
         """Return the first state, with `n` copies of its observation as frames."""
@@ -89,7 +90,7 @@ class FrameStack(StatefulWrapper):
         leaves, structure = jax.tree.flatten(obs)
         more = [structure.flatten_up_to(other) for other in others]
         results = []
-        for space, leaf, *rest in zip(_arrays(self.env.observation_space), leaves, *more, strict=True):
+        for space, leaf, *rest in zip(leaf_spaces(self.env.observation_space), leaves, *more, strict=True):
             axis = _new_axis(space, self.layout)
             frame = leaf if axis is None else jnp.expand_dims(leaf, axis)
             results.append(function(frame, *rest, axis=-1 if axis is None else axis))
@@ -110,20 +111,7 @@ def _new_axis(space: Space, layout: str) -> int | None:
     return None if is_joined else 0
 
 
-def _arrays(space: Space) -> Iterator[Space]:
-    """Yield the spaces of the arrays that an observation consists of, in the order of `jax.tree.leaves`."""
-    if isinstance(space, (Tuple, Dict)):
-        for part in space.spaces if isinstance(space, Tuple) else (part for _, part in space.spaces):
-            yield from _arrays(part)
-    else:
-        yield space
-
-
-def _stacked(space: Space, n: int, layout: str) -> Space:
-    if isinstance(space, Tuple):
-        return Tuple(tuple(_stacked(part, n, layout) for part in space.spaces))
-    if isinstance(space, Dict):
-        return Dict({name: _stacked(part, n, layout) for name, part in space.spaces})
+def _stacked(space: Box | Discrete | MultiDiscrete, n: int, layout: str) -> Space:
     if isinstance(space, Discrete):
         return MultiDiscrete((space.n,) * n, space.dtype)
     axis = _new_axis(space, layout)

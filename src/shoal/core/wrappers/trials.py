@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.env import Env, Observation, State, episode_limit
 from shoal.core.keys import Key
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, choice_sizes
 from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper
 from shoal.core.wrappers.randomize import Randomize
@@ -201,7 +201,7 @@ class Trials(Wrapper):
 def _action_part(space: Space) -> Box:
     """Return the space of the last action in observations. It contains zeros, which stand for no action."""
     if isinstance(space, (Discrete, MultiDiscrete)):
-        return Box(0, 1, (sum(_choices(space)),), np.bool_)
+        return Box(0, 1, (sum(choice_sizes(space)),), np.bool_)
     if isinstance(space, Box):
         low, high = space.bounds()
         return Box(np.minimum(low, 0), np.maximum(high, 0), space.shape, space.dtype)
@@ -211,10 +211,6 @@ def _action_part(space: Space) -> Box:
 def _as_part(space: Space, action: Array) -> Array:
     if isinstance(space, Box):
         return jnp.clip(action, *space.bounds()) if space.dtype != np.bool_ else action
-    sizes = _choices(space)
+    sizes = choice_sizes(space)
     parts = [action] if isinstance(space, Discrete) else [action[i] for i in range(len(sizes))]
     return jnp.concatenate([jax.nn.one_hot(part, n, dtype=jnp.bool_) for part, n in zip(parts, sizes, strict=True)])
-
-
-def _choices(space: Space) -> tuple[int, ...]:
-    return (space.n,) if isinstance(space, Discrete) else space.nvec  # type: ignore[union-attr]  # only these two
