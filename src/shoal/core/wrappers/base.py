@@ -79,13 +79,19 @@ class Wrapper(Env):
         """Apply the dynamics of the inner environment."""
         return self.env.transition(state, action, noise)
 
+    def inner_pair(self, state: State) -> tuple[Env, State]:
+        """Return the environment that acts in a state, and its own state in it. Default: `env` and the same state."""
+        return self.env, state
+
     def observe(self, state: State) -> Observation:
         """Return the observation of the inner environment."""
-        return self.env.observe(state)
+        env, inner = self.inner_pair(state)
+        return env.observe(inner)
 
     def action_mask(self, state: State) -> Bool[Array, "A"] | None:
         """Return the action mask of the inner environment."""
-        return self.env.action_mask(state)
+        env, inner = self.inner_pair(state)
+        return env.action_mask(inner)
 
     def carry_over(self, ended: State, fresh: State) -> State:
         """Return the next episode's first state with what the inner environment keeps of the last episode."""
@@ -93,15 +99,18 @@ class Wrapper(Env):
 
     def limit_of(self, state: State) -> Number | None:
         """Return the time limit of the inner environment's episode, or `max_steps` if it is not None."""
-        return self.env.limit_of(state) if self.max_steps is None else self.max_steps
+        env, inner = self.inner_pair(state)
+        return env.limit_of(inner) if self.max_steps is None else self.max_steps
 
     def render(self, state: State) -> Any:
         """Return the picture of the inner environment."""
-        return self.env.render(state)
+        env, inner = self.inner_pair(state)
+        return env.render(inner)
 
     def mission_text(self, state: State) -> str:
         """Return the instruction of the inner environment."""
-        return self.env.mission_text(state)
+        env, inner = self.inner_pair(state)
+        return env.mission_text(inner)
 
 
 def _check_env(wrapper: str, env: Any) -> None:
@@ -129,32 +138,18 @@ class StatefulWrapper(Wrapper):
     Subclasses write `init` and `transition`; `transition` steps the inner environment with `inner_transition`.
     """
 
+    def inner_pair(self, state: WrapperState) -> tuple[Env, State]:
+        """Return `env` and the inner state."""
+        return self.env, state.inner
+
     def inner_transition(
         self, state: WrapperState, action: Any, noise: Any
     ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
         """Apply the inner dynamics after setting `inner.time` to `time`: `advance` increases only the outer one."""
-        return self.env.transition(state.inner.replace(time=state.time), action, noise)
-
-    def observe(self, state: WrapperState) -> Observation:
-        """Return the observation of the inner environment."""
-        return self.env.observe(state.inner)
-
-    def action_mask(self, state: WrapperState) -> Bool[Array, "A"] | None:
-        """Return the action mask of the inner environment."""
-        return self.env.action_mask(state.inner)
+        env, inner = self.inner_pair(state)
+        return env.transition(inner.replace(time=state.time), action, noise)
 
     def carry_over(self, ended: WrapperState, fresh: WrapperState) -> WrapperState:
         """Return `fresh` with what the inner environment keeps; the wrapper's own fields are those of `fresh`."""
-        return fresh.replace(inner=self.env.carry_over(ended.inner, fresh.inner))
-
-    def limit_of(self, state: WrapperState) -> Number | None:
-        """Return the time limit of the inner environment's episode, or `max_steps` if it is not None."""
-        return self.env.limit_of(state.inner) if self.max_steps is None else self.max_steps
-
-    def render(self, state: WrapperState) -> Any:
-        """Return the picture of the inner environment."""
-        return self.env.render(state.inner)
-
-    def mission_text(self, state: WrapperState) -> str:
-        """Return the instruction of the inner environment."""
-        return self.env.mission_text(state.inner)
+        env, inner = self.inner_pair(fresh)
+        return fresh.replace(inner=env.carry_over(ended.inner, inner))

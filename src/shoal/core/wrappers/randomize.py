@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from shoal.core.env import Env, Observation
+from shoal.core.env import Env, State
 from shoal.core.keys import Key, make_key
 from shoal.core.struct import Number, is_concrete, static, struct, to_arrays
-from shoal.core.wrappers.base import Wrapper, WrapperState
+from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 
 CHECKED = 16  # samples whose fields are checked before a run
 
@@ -23,7 +23,7 @@ class RandomizeState(WrapperState):
 
 
 @struct
-class Randomize(Wrapper):
+class Randomize(StatefulWrapper):
     """Sample an environment for every episode.
 
     `sample(key)` returns an environment of the same class and static fields as `env`, with other constants. It is part
@@ -66,9 +66,7 @@ class Randomize(Wrapper):
         """Sample an environment and return its first state."""
         k_sample, k_init = jax.random.split(key)
         sampled = to_arrays(self.sample(k_sample))
-        expected, returned = jax.tree.structure(self.env), jax.tree.structure(sampled)
-        if expected != returned:
-            raise ValueError(f"sample must return an environment of the structure of env, {expected}, not {returned}.")
+        check_sample(self.env, sampled)
         inner = sampled.init(k_init)
         return RandomizeState(time=inner.time, inner=inner, env=sampled)
 
@@ -79,33 +77,23 @@ class Randomize(Wrapper):
         """
         return key if jax.tree.leaves(jax.eval_shape(self.env.noise, key)) else None
 
+    def inner_pair(self, state: RandomizeState) -> tuple[Env, State]:
+        """Return the environment that was sampled for the episode, and the inner state."""
+        return state.env, state.inner
+
     def transition(self, state: RandomizeState, action: Any, noise: Any) -> tuple[RandomizeState, Any, Any, Any]:
         """Apply the dynamics of the sampled environment."""
-        inner = state.inner.replace(time=state.time)
         noise = None if noise is None else state.env.noise(noise)
-        inner, reward, terminated, info = state.env.transition(inner, action, noise)
+        inner, reward, terminated, info = self.inner_transition(state, action, noise)
         return state.replace(inner=inner), reward, terminated, info
-
-    def observe(self, state: RandomizeState) -> Observation:
-        """Return the observation of the sampled environment."""
-        return state.env.observe(state.inner)
-
-    def action_mask(self, state: RandomizeState) -> Any:
-        """Return the action mask of the sampled environment."""
-        return state.env.action_mask(state.inner)
-
-    def carry_over(self, ended: RandomizeState, fresh: RandomizeState) -> RandomizeState:
-        """Return `fresh` with what its own environment keeps of the inner state that ended."""
-        return fresh.replace(inner=fresh.env.carry_over(ended.inner, fresh.inner))
 
     def limit_of(self, state: RandomizeState) -> Number | None:
         """Return the time limit of the episode, by `env`."""
         return self.env.limit_of(state.inner)
 
-    def render(self, state: RandomizeState) -> Any:
-        """Return the picture of the sampled environment."""
-        return state.env.render(state.inner)
 
-    def mission_text(self, state: RandomizeState) -> str:
-        """Return the instruction of the sampled environment."""
-        return state.env.mission_text(state.inner)
+def check_sample(env: Env, sampled: Env) -> None:
+    """Raise ValueError for a sampled environment of another structure than that of `env`."""
+    expected, returned = jax.tree.structure(env), jax.tree.structure(sampled)
+    if expected != returned:
+        raise ValueError(f"sample must return an environment of the structure of env, {expected}, not {returned}.")

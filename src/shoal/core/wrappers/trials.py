@@ -13,7 +13,7 @@ from shoal.core.keys import Key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, choice_sizes
 from shoal.core.struct import Number, static, struct, to_arrays
 from shoal.core.wrappers.base import Wrapper
-from shoal.core.wrappers.randomize import Randomize
+from shoal.core.wrappers.randomize import Randomize, check_sample
 
 
 @struct
@@ -118,7 +118,9 @@ class Trials(Wrapper):
     def init(self, key: Key) -> TrialsState:
         """Sample a task and the first state of each of its episodes."""
         k_task, k_starts = jax.random.split(key)
-        task = None if self.sample is None else self._checked(to_arrays(self.sample(k_task)))
+        task = None if self.sample is None else to_arrays(self.sample(k_task))
+        if task is not None:
+            check_sample(self.env, task)
         starts = jax.vmap((task or self.env).init)(jax.random.split(k_starts, self.episodes))
         part = _action_part(self.env.action_space)
         return TrialsState(
@@ -148,7 +150,7 @@ class Trials(Wrapper):
 
     def transition(self, state: TrialsState, action: Any, noise: Any) -> tuple[TrialsState, Any, Any, Any]:
         """Take a step of the present episode. If it ends the episode, the next one begins."""
-        task = self._task(state)
+        task, _ = self.inner_pair(state)
         if self.sample is not None and noise is not None:
             noise = task.noise(noise)
         inner, reward, terminated, _, info = task.advance(state.inner, action, noise)
@@ -167,35 +169,19 @@ class Trials(Wrapper):
         )
         return state, reward, is_over, info
 
+    def inner_pair(self, state: TrialsState) -> tuple[Env, State]:
+        """Return the task, and the state of the present episode."""
+        return self.env if state.env is None else state.env, state.inner
+
     def observe(self, state: TrialsState) -> Observation:
         """Return the inner observation with the last action, reward and end of an episode."""
-        inner_obs = self._task(state).observe(state.inner)
+        inner_obs = super().observe(state)
         return {"observation": inner_obs, "action": state.action, "reward": state.reward, "done": state.done}
-
-    def action_mask(self, state: TrialsState) -> Any:
-        """Return the action mask of the present episode."""
-        return self._task(state).action_mask(state.inner)
 
     def carry_over(self, ended: TrialsState, fresh: TrialsState) -> TrialsState:
         """Return `fresh` with what its task keeps of the last episode's state."""
-        return fresh.replace(inner=self._task(fresh).carry_over(ended.inner, fresh.inner))
-
-    def render(self, state: TrialsState) -> Any:
-        """Return the picture of the present episode."""
-        return self._task(state).render(state.inner)
-
-    def mission_text(self, state: TrialsState) -> str:
-        """Return the instruction of the present episode."""
-        return self._task(state).mission_text(state.inner)
-
-    def _task(self, state: TrialsState) -> Env:
-        return self.env if state.env is None else state.env
-
-    def _checked(self, task: Env) -> Env:
-        expected, returned = jax.tree.structure(self.env), jax.tree.structure(task)
-        if expected != returned:
-            raise ValueError(f"sample must return an environment of the structure of env, {expected}, not {returned}.")
-        return task
+        task, inner = self.inner_pair(fresh)
+        return fresh.replace(inner=task.carry_over(ended.inner, inner))
 
 
 def _action_part(space: Space) -> Box:
