@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from shoal.core.errors import CheckpointError, DamagedError
-from shoal.core.keys import IMPLEMENTATIONS, is_key
+from shoal.core.keys import IMPLEMENTATIONS, is_key, key_words
 from shoal.specs.disk import flush, named_errors
 from shoal.training.reading import arrays_in, damaged, opened, read_json, size_of
 from shoal.training.shapes import FILES, misfit
@@ -67,7 +67,7 @@ def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str
 
 def _write_part(path: Path, tree: Any) -> dict[str, Any]:
     """Write the arrays of one part and return its entry in the manifest."""
-    arrays: dict[str, Any] = {name: to_numpy(leaf) for name, leaf in leaves(tree).items()}
+    arrays: dict[str, Any] = {name: np.asarray(key_words(leaf)) for name, leaf in leaves(tree).items()}
     with open(path, "wb") as file:
         np.savez(file, **arrays)
     return {"sha256": hash_of_file(path), "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
@@ -201,16 +201,9 @@ def leaves(tree: Any) -> dict[str, Any]:
     }
 
 
-def to_numpy(leaf: Any) -> np.ndarray:
-    """Return a leaf as a NumPy array; typed keys as their 32-bit words."""
-    if is_key(leaf):
-        leaf = jax.random.key_data(leaf)
-    return np.asarray(leaf)
-
-
 def _fits(array: np.ndarray, like: Any) -> bool:
     """Return whether an array has the shape of a leaf and its kind of numbers; the precision may differ."""
-    plain = jax.eval_shape(jax.random.key_data, like) if is_key(like) else like
+    plain = jax.eval_shape(key_words, like)
     return array.shape == plain.shape and array.dtype.kind == np.dtype(plain.dtype).kind
 
 
