@@ -57,7 +57,7 @@ def evaluate(
     start = (
         jnp.int32(0),
         state,
-        _carries(agent, episodes),
+        initial_carries(agent, episodes),
         Evaluation(no_return, jnp.zeros(episodes, jnp.int32), jnp.zeros(episodes, bool)),
         None if sums.are_few(horizon) else no_return,
     )
@@ -118,5 +118,11 @@ def act_and_step(
     return obs, action, carry, env.advance(state, action, env.noise(keys[1]))
 
 
-def _carries(agent: Actor, n: int) -> Any:
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), agent.initial_carry())
+def initial_carries(actor: Any, count: int) -> Any:
+    """Return the recurrent carries [count] of an actor at the start of as many episodes."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *jnp.shape(x))), actor.initial_carry())
+
+
+def act_on_batch(actor: Any, policy: Any, obs: Observation, carry: Any, keys: Key, greedy: bool, mask: Any) -> Any:
+    """Return (actions, next carries) for a batch of observations, carries, keys (consumed) and masks."""
+    return jax.vmap(lambda o, c, k, m: actor.act(policy, o, c, k, greedy, m))(obs, carry, keys, mask)

@@ -1,7 +1,6 @@
 """Evaluate a policy, or record an episode, in environments that Python steps, as `rollouts.evaluate` in others."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,10 +10,12 @@ import numpy as np
 from shoal.core.agent import Actor
 from shoal.core.env import Key
 from shoal.core.host_env import HostEnv, PicturedState
-from shoal.rollouts.evaluate import Episode, Evaluation
+from shoal.rollouts.evaluate import Episode, Evaluation, act_on_batch, initial_carries
 from shoal.training.host_envs import HostEnvs
 
 MOST_AT_ONCE = 32  # environments that run at the same time
+
+_act = jax.jit(act_on_batch, static_argnums=5)
 
 
 def evaluate_on_host(
@@ -32,13 +33,11 @@ def evaluate_on_host(
     playing = np.arange(envs.count)
     try:
         envs.begin()
-        carry = first_carry = jax.tree.map(
-            lambda x: jnp.broadcast_to(x, (envs.count, *jnp.shape(x))), actor.initial_carry()
-        )
+        carry = first_carry = initial_carries(actor, envs.count)
         t = 0
         while (playing < episodes).any():
             keys = jax.random.split(jax.random.fold_in(k_act, t), envs.count)
-            action, carry = act_on_batch(actor, policy, envs.obs, envs.mask, carry, keys, greedy)
+            action, carry = _act(actor, policy, envs.obs, carry, keys, greedy, envs.mask)
             result = envs.step(jax.tree.map(np.asarray, action), *_no_finals(envs), playing < episodes)
             ended = result["terminated"] | result["truncated"]
             over = ended | (result["episode_length"] >= horizon)
@@ -81,11 +80,11 @@ def record_on_host(
     try:
         obs, mask = simulator.reset(int(np.asarray(jax.random.bits(k_seed)) >> 1))
         keep(obs, mask)
-        carry = jax.tree.map(lambda x: jnp.asarray(x)[None], actor.initial_carry())
+        carry = initial_carries(actor, 1)
         for t in range(horizon):
-            one = jax.tree.map(lambda x: np.asarray(x)[None], (obs, mask))
+            one_obs, one_mask = jax.tree.map(lambda x: np.asarray(x)[None], (obs, mask))
             keys = jax.random.split(jax.random.fold_in(k_act, t), 1)
-            action, carry = act_on_batch(actor, policy, *one, carry, keys, greedy)
+            action, carry = _act(actor, policy, one_obs, carry, keys, greedy, one_mask)
             action = jax.tree.map(lambda x: np.asarray(x)[0], action)
             before, (obs, mask, reward, terminated, truncated) = obs, simulator.step(action)
             keep(obs, mask)
@@ -102,12 +101,6 @@ def _no_finals(envs: HostEnvs) -> tuple[Any, np.ndarray]:
     """Rows for the final observations of one step, which nobody reads."""
     rows = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), (envs.obs, envs.mask))
     return rows, np.zeros(envs.count, np.int32)
-
-
-@partial(jax.jit, static_argnums=6)
-def act_on_batch(actor: Actor, policy: Any, obs: Any, mask: Any, carry: Any, keys: Key, greedy: bool) -> Any:
-    """(actions [E], carries [E]) for observations [E]. `keys` [E] are consumed."""
-    return jax.vmap(lambda o, m, c, k: actor.act(policy, o, c, k, greedy, m))(obs, mask, carry, keys)
 
 
 @jax.jit

@@ -16,7 +16,7 @@ from shoal.core.registry import make
 from shoal.core.spaces import alike
 from shoal.core.struct import to_arrays
 from shoal.rollouts.demonstrations import Demonstrations
-from shoal.rollouts.evaluate import Evaluation
+from shoal.rollouts.evaluate import Evaluation, act_on_batch, initial_carries
 from shoal.rollouts.evaluate import evaluate as evaluate_one
 from shoal.rollouts.rollout import Rollout
 from shoal.specs.arguments import explaining_arguments
@@ -78,7 +78,7 @@ def evaluate(
     key = stream(make_key(seed), "evaluate")
     if needs_host(played_env):
         return _evaluate_on_host(policy, played_env, key, episodes, horizon, greedy)
-    run = _compiled(_evaluate_many if is_population else _evaluate_one, (4, 5, 6), policy.actor, played_env)
+    run = _compiled(_evaluate_all if is_population else evaluate_one, (4, 5, 6), policy.actor, played_env)
     result = jax.tree.map(np.asarray, run(policy.actor, policy.weights, played_env, key, episodes, horizon, greedy))
     if missing := int(np.isnan(result.episode_return).sum()):
         warnings.warn(f"{missing} of {result.episode_return.size} returns are NaN: {NAN_STATE}.", stacklevel=3)
@@ -113,8 +113,9 @@ def rollout(
         policy = _as_policy(policy, env)
     played_env = _env_to_play(policy, env, {})
     key = key_or_seed(key)
-    sizes = _rollout_sizes(played_env, num_envs or 1, num_steps, isinstance(policy, Policies))
-    play = _rollout_many if isinstance(policy, Policies) else _rollout_one
+    of_all = isinstance(policy, Policies)
+    one_env = jax.tree.map(lambda x: x[0], played_env) if of_all else played_env
+    sizes, play = Rollout.for_env(one_env, num_envs or 1, num_steps), _roll_all if of_all else _roll
     run = _compiled(play, (4, 5, 6, 7), policy.actor, played_env)
     return run(policy.actor, policy.weights, played_env, key, sizes, tuple(keep), greedy, num_envs is None)
 
@@ -163,28 +164,12 @@ def _compiled(function: Any, static: tuple[int, ...], actor: Any, env: Env) -> A
     return jax.jit(in_form(function, current(), jax.tree.structure((actor, env))), static_argnums=static)
 
 
-def _evaluate_one(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
-    return evaluate_one(actor, weights, env, key, episodes, horizon, greedy)
+def _evaluate_all(actor: Any, weights: Any, env: Env, *same: Any) -> Evaluation:
+    return jax.lax.map(lambda member: evaluate_one(*member, *same), (actor, weights, env))
 
 
-def _evaluate_many(actor: Any, weights: Any, env: Env, key: Key, episodes: int, horizon: int, greedy: bool) -> Any:
-    def one(parts: tuple) -> Evaluation:
-        actor, weights, env = parts
-        return evaluate_one(actor, weights, env, key, episodes, horizon, greedy)
-
-    return jax.lax.map(one, (actor, weights, env))
-
-
-def _rollout_one(
-    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
-) -> dict[str, Any]:
-    return _roll(actor, weights, env, key, sizes, keep, greedy, squeeze)
-
-
-def _rollout_many(
-    actor: Any, weights: Any, env: Env, key: Key, sizes: Rollout, keep: tuple, greedy: bool, squeeze: bool
-) -> dict[str, Any]:
-    return jax.vmap(lambda a, w, e: _roll(a, w, e, key, sizes, keep, greedy, squeeze))(actor, weights, env)
+def _roll_all(actor: Any, weights: Any, env: Env, *same: Any) -> dict[str, Any]:
+    return jax.vmap(lambda *member: _roll(*member, *same))(actor, weights, env)
 
 
 def _roll(
@@ -193,22 +178,16 @@ def _roll(
     k_init, k_act, k_env = jax.random.split(key, 3)
 
     def behave(obs: Any, mask: Any, keys: Key, carry: Any) -> tuple:
-        action, carry = jax.vmap(lambda o, c, k, m: actor.act(weights, o, c, k, greedy, m))(obs, carry, keys, mask)
+        action, carry = act_on_batch(actor, weights, obs, carry, keys, greedy, mask)
         return action, None, carry
 
-    start = jax.tree.map(
-        lambda x: jax.numpy.broadcast_to(x, (sizes.num_envs, *jax.numpy.shape(x))), actor.initial_carry()
-    )
+    start = initial_carries(actor, sizes.num_envs)
     keys = jax.random.split(k_act, (sizes.num_steps, sizes.num_envs))
     _, trajectory, _ = sizes.collect(env, sizes.init(env, k_init), behave, keys, k_env, start, first_carry=start)
     parts = {name: getattr(trajectory, name) for name in keep}
     if squeeze:
         parts = jax.tree.map(lambda x: x[:, 0], parts)
     return {**parts, "episodes": trajectory.episodes()}
-
-
-def _rollout_sizes(env: Env, num_envs: int, num_steps: int, is_population: bool) -> Rollout:
-    return Rollout.for_env(jax.tree.map(lambda x: x[0], env) if is_population else env, num_envs, num_steps)
 
 
 def _as_policy(policy: Any, env: str | Env | None) -> Policy:

@@ -20,6 +20,7 @@ from shoal.core.process import check_process
 from shoal.core.spaces import Discrete, Space, mask_size, misfit, permits, random_action
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import Wrapper
+from shoal.rollouts.evaluate import act_on_batch, initial_carries
 from shoal.specs.roster import Roster
 from shoal.specs.sources import with_trusted_files
 from shoal.specs.spec import RunSpec, opaque_fields
@@ -74,9 +75,9 @@ class Policy:
             return self._act_inside_jit(obs, mask, key, greedy)
         obs, batch = fit_observation(self.env.observation_space, obs)
         mask = self._fit_mask(mask, batch)
-        carry = self.actor.initial_carry() if self._carry is None else self._carry
-        if self._carry is None:
-            carry = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *jnp.shape(x))), carry) if batch else carry
+        carry = self._carry
+        if carry is None:
+            carry = initial_carries(self.actor, batch) if batch else self.actor.initial_carry()
         elif batch != self._episodes and jax.tree.leaves(carry):
             before, now = (f"{size} observations" if size else "a single one" for size in (self._episodes, batch))
             raise ValueError(
@@ -378,4 +379,4 @@ def _act_on_one(actor: Any, weights: Any, obs: Any, carry: Any, key: Key, mask: 
 @jax.jit(static_argnames="greedy")
 def _act_on_many(actor: Any, weights: Any, obs: Any, carry: Any, key: Key, mask: Any, greedy: bool) -> Any:
     keys = jax.random.split(key, jax.tree.leaves(obs)[0].shape[0])
-    return jax.vmap(lambda o, c, k, m: actor.act(weights, o, c, k, greedy, m))(obs, carry, keys, mask)
+    return act_on_batch(actor, weights, obs, carry, keys, greedy, mask)
