@@ -23,12 +23,13 @@ GROWTH = 1 / 8  # the share of a longer one that may be in the tail
 LONGEST_HEADER = 10**6  # bytes
 
 
-def write_whole(folder: Path, columns: Mapping[str, Any]) -> None:
+def write_whole(folder: Path, columns: Mapping[str, Any], *, compressed: bool = False) -> None:
     """Write all records [R] or [R, M] of every column to `curves.npz`, and remove the tail."""
+    save = np.savez_compressed if compressed else np.savez
 
     def write(path: Path) -> None:
         with open(path, "wb") as file:
-            np.savez(file, **columns)
+            save(file, **columns)
 
     replace(folder / NPZ, write)
     (folder / TAIL).unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from shoal.ops.running import RunningStats
 from shoal.specs.settings import AgentEnv, get, split
 from shoal.specs.sources import keep, without_folders
 from shoal.specs.spec import RunSpec, opaque_fields, resolved, short
-from shoal.training import checkpoint
+from shoal.training import checkpoint, curve_files
 from shoal.training.folder import RunFolder, hash_of_spec
 from shoal.training.plan import Plan
 from shoal.training.policy import Policies, checkpoint_of, load_policies
@@ -73,12 +73,7 @@ def export(
     own = _spec_of(plan, policies, chosen)
     spec = without_folders(own).to_json()
     checkpoint.save(folder.policy, {checkpoint.POLICIES: weights}, hash_of_spec(spec), about)
-
-    def write_curves(path: Path) -> None:
-        with open(path, "wb") as file:
-            np.savez_compressed(file, **curves)  # type: ignore[arg-type]  # arrays by name
-
-    folder.replace("curves.npz", write_curves)
+    curve_files.write_whole(folder.path, curves, compressed=True)
     origin = RunFolder(run).read_json("provenance.json")
     argv = [ABSOLUTE_FOLDERS.sub("", word) for word in origin["argv"]]
     folder.write_json("provenance.json", {**origin, "argv": argv, "exported": about})

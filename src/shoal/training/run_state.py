@@ -68,31 +68,19 @@ class RunState:
 
     def facts(self) -> dict[str, Any]:
         """Return all other parts, as data for the JSON of a checkpoint's manifest."""
-        reached = {} if self.reached is None else {"reached": self.reached.tolist()}
-        return {
-            "updates": self.updates,
-            "compile_seconds": self.compile_seconds,
-            "train_seconds": self.train_seconds,
-            "eval_seconds": self.eval_seconds,
-            "best_return": json_ready(self.best_return),
-            "eval_cut": self.eval_cut,
-            "next_occupant": self.next_occupant,
-            "finished": self.finished,
-            **reached,
-        }
+        parts = {name: getattr(self, name) for name in OF_MANIFEST}
+        return {name: json_ready(part) for name, part in parts.items() if part is not None}
 
     def restored(self, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> "RunState":
-        """Return the state in a checkpoint, from the facts in its manifest (`about`) and its arrays."""
-        return self.replace(
-            roster=self.roster.restored(arrays["roster"]),
-            selector=arrays["selector"],
-            best_return=np.asarray([-np.inf if best is None else best for best in about["best_return"]]),
-            updates=about["updates"],
-            compile_seconds=about.get("compile_seconds", 0.0),  # older checkpoints lack it
-            train_seconds=about["train_seconds"],
-            eval_seconds=about["eval_seconds"],
-            eval_cut=about.get("eval_cut", 0),
-            next_occupant=about["next_occupant"],
-            finished=about["finished"],
-            reached=None if about.get("reached") is None else np.asarray(about["reached"]),
-        )
+        """Return the state in a checkpoint, from the facts in its manifest (`about`) and its arrays.
+
+        Facts that older checkpoints lack are those of a run that begins.
+        """
+        facts = {name: about[name] for name in OF_MANIFEST if name in about}
+        facts["best_return"] = np.asarray([-np.inf if best is None else best for best in about["best_return"]])
+        if "reached" in facts:
+            facts["reached"] = np.asarray(facts["reached"])
+        return self.replace(roster=self.roster.restored(arrays["roster"]), selector=arrays["selector"], **facts)
+
+
+OF_MANIFEST = [f.name for f in dataclasses.fields(RunState) if f.name not in ("roster", "selector")]
