@@ -114,8 +114,8 @@ class HostPopulation:
         for m, member in enumerate(self.members):
             agent, of_member = self._agent(m), jax.random.fold_in(key, int(self.roster.seed_index[m]))
             policy = agent.policy_state(member.state)
-            results.append(evaluate_on_host(agent, policy, self._env(m), of_member, episodes, horizon))
-        return jax.tree.map(lambda *xs: np.stack(xs), *results), self.policies()
+            results.append((evaluate_on_host(agent, policy, self._env(m), of_member, episodes, horizon), policy))
+        return self._one_by_one.gather(results, len(results))
 
     def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
         """Carry out a turnover, as `Population.apply`. A copy goes on in the episodes of its original.
@@ -143,14 +143,6 @@ class HostPopulation:
     def ages(self) -> np.ndarray:
         """Return the number of updates that each member was trained for, [M]."""
         return np.asarray([int(member.state.age) for member in self.members])
-
-    def policies(self) -> Any:
-        """Return the policy states (`Agent.policy_state`) of all members, with leaves [M, ...]."""
-        return self.policies_of(self.to_host())
-
-    def policies_of(self, members: Any) -> Any:
-        """Return the policy states (`Agent.policy_state`) of `members`, a tree with leaves [M, ...]."""
-        return jax.vmap(type(self.plan.agent).policy_state)(self._agents, members.state)
 
     def to_host(self) -> HostMember:
         """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""

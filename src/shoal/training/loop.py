@@ -38,7 +38,7 @@ from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
 from shoal.training.pieces import Pieces
 from shoal.training.plan import Plan, schedule_of
-from shoal.training.policy import Policies, upgraded
+from shoal.training.policy import Policies, policy_states, upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
 from shoal.training.program import ChunkMetrics
@@ -254,7 +254,11 @@ class Run:
 
     def policies(self) -> Any:
         """Return the policies of all members as they are now: NumPy leaves [M, ...]."""
-        return self.population.policies() if self.last_policy is None else self.last_policy
+        return self._policies_of(self.population.to_host()) if self.last_policy is None else self.last_policy
+
+    def _policies_of(self, members: Any) -> Any:
+        """Return the policies of `members`, a tree with leaves [M, ...]."""
+        return policy_states(self.plan.batched(self.state.roster).agent, members.state)
 
     def states(self) -> Any:
         """Return the agent states of all members as they are now: NumPy leaves [M, ...]."""
@@ -495,7 +499,7 @@ class Run:
         }
         parts = {
             checkpoint.LEARNERS: members,
-            checkpoint.POLICIES: self.population.policies_of(members),
+            checkpoint.POLICIES: self._policies_of(members),
             checkpoint.RUN: self.state.arrays(),
             **({checkpoint.TOTALS: self.population.totals()} if self._is_within_record else {}),
         }
@@ -571,7 +575,7 @@ class Run:
         about, spec = checkpoint.read_about(path), self.folder.spec_hash
         self._begin_state()
         members = checkpoint.restore(path, checkpoint.LEARNERS, self.population.shapes(), spec)
-        check_revision(self.plan, self.population.policies_of(members), about)
+        check_revision(self.plan, self._policies_of(members), about)
         arrays = checkpoint.restore(path, checkpoint.RUN, self.state.arrays(), spec)
         self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
@@ -596,7 +600,7 @@ class Run:
     def _restore_best(self, members: Any) -> None:
         if not any(self.plan.evaluates(record) for record in range(len(self.records))):
             return  # there was no evaluation yet
-        like = jax.eval_shape(self.population.policies_of, members)
+        like = jax.eval_shape(self._policies_of, members)
         try:
             self.best_policy = checkpoint.restore(self.folder.best, checkpoint.POLICIES, like, self.folder.spec_hash)
         except CheckpointError as error:

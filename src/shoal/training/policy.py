@@ -207,7 +207,7 @@ def policies_of(plan: Plan, folder: RunFolder, which: str = "last") -> Policies:
     roster = _roster(plan, folder)
     agents, envs = plan.batched(roster)
     members = jax.eval_shape(partial(_begin_all, plan.spec.prng), agents, envs, plan.roster.seed_index)
-    like = jax.eval_shape(_policy_states, agents, members.state)
+    like = jax.eval_shape(policy_states, agents, members.state)
     weights = restored_policies(plan.agent, path, like, folder.spec_hash, half=is_exported)
     return Policies(agents, weights, envs, plan.names(roster))
 
@@ -367,7 +367,8 @@ def _begin_all(prng: str, agent: Agent, env: Env, seed_index: Any) -> Any:
     return jax.vmap(begin, (0, 0, 0, None))(agent, env, seed_index, make_key(0, prng))
 
 
-def _policy_states(agent: Agent, state: Any) -> Any:
+def policy_states(agent: Agent, state: Any) -> Any:
+    """Return the policy states (`Agent.policy_state`) of M agent states; all leaves are [M, ...]."""
     return jax.vmap(type(agent).policy_state)(agent, state)
 
 

@@ -189,14 +189,6 @@ class Population:
         """Return the number of updates that each member was trained for, [M]."""
         return self._of_members(lambda member: member.state.age)
 
-    def policies(self) -> Any:
-        """Return the policy states (`Agent.policy_state`) of all members, with leaves [M, ...]."""
-        return self.policies_of(self.to_host())
-
-    def policies_of(self, members: Member) -> Any:
-        """Return the policy states (`Agent.policy_state`) of `members`, a tree with leaves [M, ...]."""
-        return jax.vmap(type(self.plan.agent).policy_state)(self._agents, members.state)
-
     def to_host(self) -> Member:
         """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
         one_wave = len(self.plan.waves) == 1

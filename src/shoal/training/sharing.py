@@ -19,7 +19,6 @@ import numpy as np
 from shoal.core.agent import Metrics
 from shoal.core.env import Key
 from shoal.core.keys import make_key
-from shoal.rollouts.evaluate import Evaluation
 from shoal.specs.roster import Roster
 from shoal.specs.selector import FRESH, REST
 from shoal.specs.spec import RunSpec, differences
@@ -29,15 +28,22 @@ from shoal.training.placement import make_placement
 from shoal.training.plan import Plan
 from shoal.training.population import Population, joined
 from shoal.training.processes import Group, Peer
-from shoal.training.program import ChunkMetrics, Member
+from shoal.training.program import Member
 from shoal.training.result import Result
 from shoal.training.stopping import Stopped, stop_requests
 
-# Methods of `Population`.
-CALLS = (
-    "compile", "begin", "advance", "end_record", "evaluate", "renew", "ages",
-    "to_host", "load", "totals", "load_totals", "no_totals",
-)  # fmt: skip
+# Methods of `Population`: those that process 0 calls in all processes as they are, and others.
+JOINED = ("begin", "advance", "end_record", "evaluate", "ages", "to_host", "totals", "no_totals")
+CALLS = (*JOINED, "compile", "renew", "load", "load_totals")
+
+
+def _joined(name: str) -> Any:
+    """Return a method that calls the one of this name in all processes, and joins what they return."""
+
+    def method(self: "SharedPopulation", *arguments: Any) -> Any:
+        return joined(self._call(name, *arguments))
+
+    return method
 
 
 class SharedPopulation:
@@ -55,33 +61,11 @@ class SharedPopulation:
         """Compile the programs of all processes; return the seconds that this took in process 0."""
         return self._call("compile")[0]
 
-    def begin(self) -> None:
-        """Begin a new member in every slot."""
-        self._call("begin")
-
-    def advance(self, clock: int, updates: int) -> None:
-        """Train every member for `updates` updates."""
-        self._call("advance", clock, updates)
-
-    def end_record(self) -> tuple[ChunkMetrics, np.ndarray]:
-        """End a record: (metrics since the last one [M], whether losses and weights are finite [M])."""
-        return joined(self._call("end_record"))
-
-    def totals(self) -> Metrics:
-        """Return the sums of metrics since the last record on the host of process 0: leaves [M, ...]."""
-        return joined(self._call("totals"))
+    begin, advance, end_record, evaluate, ages, to_host, totals, no_totals = map(_joined, JOINED)
 
     def load_totals(self, totals: Metrics) -> None:
         """Continue a record with the sums that came from `totals`."""
         self._call("load_totals", split=(totals,))
-
-    def no_totals(self) -> Metrics:
-        """Return the totals before the first update of a record. Only after `compile`."""
-        return joined(self._call("no_totals"))
-
-    def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
-        """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
-        return joined(self._call("evaluate", key))
 
     def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
         """Carry out a turnover. Members are copied from process to process through process 0."""
@@ -92,22 +76,6 @@ class SharedPopulation:
             self.load(jax.tree.map(lambda x: x[rows], self.to_host()), roster)
         self._all.set_roster(roster)
         self._call("renew", new_episodes, split=(copied, source == FRESH, source == REST, roster))
-
-    def ages(self) -> np.ndarray:
-        """Return the number of updates that each member was trained for, [M]."""
-        return joined(self._call("ages"))
-
-    def policies(self) -> Any:
-        """Return the policy states of all members, with leaves [M, ...]."""
-        return self.policies_of(self.to_host())
-
-    def policies_of(self, members: Member) -> Any:
-        """Return the policy states of `members`, a tree with leaves [M, ...]."""
-        return self._all.policies_of(members)
-
-    def to_host(self) -> Member:
-        """Return all members on the host of process 0: leaves [M, ...]."""
-        return joined(self._call("to_host"))
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
