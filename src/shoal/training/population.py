@@ -109,7 +109,8 @@ class Population:
         for wave, span in enumerate(self.plan.waves):
             arguments = self._on_device(wave, span)
             # A call in which all slots are idle runs the same program with no updates.
-            counts = [np.int32(updates if is_busy else 0) for is_busy in self._busy_calls(span)]
+            busy = self.plan.placement.calls_with(~self.roster.is_idle[span])
+            counts = [np.int32(updates if call in busy else 0) for call in range(len(arguments[0]))]
             clocks = [np.int32(clock)] * len(counts)
             totals = self._totals[wave] or [self.programs.no_metrics] * len(counts)
             results = self._call(self.programs.train, (*arguments, totals, clocks, counts), ())
@@ -137,8 +138,8 @@ class Population:
     def no_totals(self) -> Metrics:
         """Return the totals before the first update of a record. Only after `compile`."""
         assert self.programs is not None
-        calls = [[self.programs.no_metrics] * len(self._busy_calls(span)) for span in self.plan.waves]
-        return joined([self._gather(*each) for each in zip(self.plan.waves, calls, strict=True)])
+        one_call = self.plan.placement.gather([self.programs.no_metrics], 1)
+        return jax.tree.map(lambda x: np.repeat(x, self.plan.members), one_call)
 
     def evaluate(self, key: Key) -> tuple[Evaluation, Any]:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
@@ -266,12 +267,6 @@ class Population:
         assert self.programs is not None
         arguments = [self._spread(x, span) for x in (self._agents, self._envs, self.roster.seed_index)]
         return self._call(self.programs.begin, arguments, (self.key,))
-
-    def _busy_calls(self, span: slice) -> list[bool]:
-        """Return for each call of a wave whether any of its slots has a member to train."""
-        busy = ~self.roster.is_idle[span]
-        size = len(busy) if self.plan.placement.mesh else self.plan.placement.block
-        return [bool(busy[start : start + size].any()) for start in range(0, len(busy), size)]
 
     def _no_metrics(self, like: Metrics) -> Metrics:
         """Return the metrics of no update as an argument of a call; `like` has their dtypes."""
