@@ -5,7 +5,8 @@ a name is first looked up. Other packages add names through the entry-point grou
 `shoal.selectors` and `shoal.trackers`: each entry point is a module that registers on import.
 
 `PREFIX/NAME` is an environment of another library, such as `brax/ant`: the module `PREFIX` of `shoal.interop.sources`
-has a function `entry(NAME)` that returns its `Entry`. It is imported when such a name is first looked up.
+has a function `class_of(NAME)` that returns its class, or `entry(NAME)` that returns its `Entry`. It is imported when
+such a name is first looked up.
 """
 
 import ast
@@ -122,7 +123,9 @@ class Registry(Mapping[str, Entry]):
         """
         check_path(name, f"{self.kind}=")
         if source := self._source(name):
-            return source.entry(name.partition("/")[2])
+            in_library = name.partition("/")[2]
+            has_entries = hasattr(source, "entry")
+            return source.entry(in_library) if has_entries else Entry(name, source.class_of(in_library), {})
         if ":" in name:
             return self._from_path(name)
         self._discover()

@@ -8,7 +8,8 @@ library's environment become fields, as if the environment were written for shoa
 """
 
 import abc
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from shoal.core.env import Env, Observation, State
+from shoal.core.errors import unknown_name
 from shoal.core.keys import Key, is_key
 from shoal.core.spaces import Box, Dict, Space, Tuple
 from shoal.core.struct import Number, static, static_fields, struct
@@ -58,6 +60,7 @@ class ForeignEnv(Env):
     """
 
     name: ClassVar[str] = ""  # with which `shoal.make` finds the environment: "brax/ant"
+    id: ClassVar[str] = ""  # in its library: "ant"
     max_steps: Number | None = None
 
     def __post_init__(self) -> None:
@@ -157,11 +160,26 @@ def declare(
         "__doc__": about,
         "__module__": base.__module__,
         "name": name,
+        "id": name.partition("/")[2],
         **attributes,
         **numbers,
         **{each: static(default) for each, default in options.items()},
     }
     return struct(abc.ABCMeta(f"{base.__name__}[{name}]", (base,), body))
+
+
+def checked_name(library: str, name: str, known: Iterable[str]) -> str:
+    """Return `LIBRARY/NAME`. Raises UnknownNameError, with the nearest names, for one that the library lacks."""
+    full = f"{library}/{name}"
+    if name not in known:
+        hint = f"`shoal envs {library}/` lists every name."
+        raise unknown_name("env", full, [f"{library}/{there}" for there in known], hint)
+    return full
+
+
+def arguments_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the names of the parameters of a function, or of a constructor, with their defaults."""
+    return {parameter.name: parameter.default for parameter in inspect.signature(function).parameters.values()}
 
 
 def plain_numbers(values: Mapping[str, Any]) -> dict[str, float]:

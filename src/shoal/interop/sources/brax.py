@@ -5,19 +5,27 @@ swept; `backend` chooses the physics ("generalized", "spring", "positional" or "
 """
 
 import copy
-import inspect
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar
 
 import jax
 
-from shoal.core.errors import need, unknown_name
+from shoal.core.errors import need
 from shoal.core.keys import Key, make_key
-from shoal.core.registry import Entry
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, Outcome, declare, plain_numbers, plain_options, unbounded
+from shoal.interop.foreign import (
+    Facts,
+    ForeignEnv,
+    Outcome,
+    arguments_of,
+    checked_name,
+    declare,
+    plain_numbers,
+    plain_options,
+    unbounded,
+)
 
 LIMIT = 1000  # steps of an episode, where `brax.envs.create` is given no other number
 NEVER_TERMINATE = ("fast", "halfcheetah", "humanoidstandup", "pusher", "reacher", "swimmer")
@@ -28,7 +36,6 @@ RESET_EVERY = {"inverted_pendulum": 5} | dict.fromkeys(NEVER_TERMINATE, LIMIT)  
 class BraxEnv(ForeignEnv):
     """An environment of Brax, without its wrappers. Episodes are truncated after `max_steps`, here 1,000."""
 
-    id: ClassVar[str] = ""
     constants: ClassVar[tuple[str, ...]] = ()  # the fields that are attributes of Brax's environment
 
     @classmethod
@@ -64,19 +71,11 @@ def names() -> list[str]:
     return sorted(_brax("the list of Brax's environments")._envs)
 
 
-def entry(name: str) -> Entry:
-    """Return the entry of `brax/NAME`. Raises UnknownNameError, with the nearest names, for an unknown name."""
-    return Entry(f"brax/{name}", class_of(name), {})
-
-
 @lru_cache
 def class_of(name: str) -> type[ForeignEnv]:
     """Make the class of a name, with the arguments of Brax's constructor as fields."""
-    full = f"brax/{name}"
-    known = _brax(full)._envs
-    if name not in known:
-        raise unknown_name("env", full, [f"brax/{each}" for each in known], "`shoal envs brax/` lists every name.")
-    arguments = {each.name: each.default for each in inspect.signature(known[name]).parameters.values()}
+    known = _brax(f"brax/{name}")._envs
+    full, arguments = checked_name("brax", name, known), arguments_of(known[name])
     with jax.ensure_compile_time_eval():
         kept = vars(known[name]())
     numbers = {each: value for each, value in plain_numbers(arguments).items() if f"_{each}" in kept}
@@ -86,7 +85,6 @@ def class_of(name: str) -> type[ForeignEnv]:
         f"{name} of Brax.",
         numbers,
         plain_options(arguments, (bool, str)),
-        id=name,
         constants=(*numbers,),
         reset_every=RESET_EVERY.get(name, ForeignEnv.reset_every),
     )

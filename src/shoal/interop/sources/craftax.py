@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 
 import jax
 
-from shoal.core.errors import need, unknown_name
-from shoal.core.registry import Entry
+from shoal.core.errors import need
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv
+from shoal.interop.foreign import Facts, ForeignEnv, checked_name
 from shoal.interop.gymnax_calls import ParamsEnv, declare_with_params
 
 IDS = (
@@ -27,7 +26,6 @@ IDS = (
 class CraftaxEnv(ParamsEnv):
     """An environment of Craftax, without its reset at the end of an episode."""
 
-    id: ClassVar[str] = ""
     reset_every: ClassVar[int] = 128  # a world takes much longer to make than a step
     limit_name: ClassVar[str] = "max_timesteps"
     limit_terminates: ClassVar[bool] = True
@@ -43,20 +41,13 @@ def names() -> list[str]:
     return [*IDS]
 
 
-def entry(name: str) -> Entry:
-    """Return the entry of `craftax/NAME`. Raises UnknownNameError, with the nearest ids, for an unknown id."""
-    return Entry(f"craftax/{name}", class_of(name), {})
-
-
 @lru_cache
 def class_of(name: str) -> type[ForeignEnv]:
     """Make the class of an id, with Craftax's parameters as fields."""
-    full = f"craftax/{name}"
-    if name not in IDS:
-        raise unknown_name("env", full, [f"craftax/{each}" for each in IDS], "`shoal envs craftax/` lists every name.")
+    full = checked_name("craftax", name, IDS)
     with jax.ensure_compile_time_eval():
         params = _made(name).default_params
-    return declare_with_params(CraftaxEnv, full, f"{name} of Craftax.", params, {}, id=name)
+    return declare_with_params(CraftaxEnv, full, f"{name} of Craftax.", params, {})
 
 
 def _made(name: str) -> Any:

@@ -5,22 +5,31 @@ one choice of all pairs. An episode terminates where Jumanji's discount is 0, wh
 at the time limit too: their observations have the number of the step.
 """
 
-import inspect
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from shoal.core.errors import need, unknown_name
+from shoal.core.errors import need
 from shoal.core.keys import Key, make_key
-from shoal.core.registry import Entry
 from shoal.core.spaces import Discrete, MultiDiscrete, Space
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, ForeignState, Outcome, box, declare, plain_options, unbounded
+from shoal.interop.foreign import (
+    Facts,
+    ForeignEnv,
+    ForeignState,
+    Outcome,
+    arguments_of,
+    box,
+    checked_name,
+    declare,
+    plain_options,
+    unbounded,
+)
 
 MASK = "action_mask"
 
@@ -28,8 +37,6 @@ MASK = "action_mask"
 @struct
 class JumanjiEnv(ForeignEnv):
     """An environment of Jumanji for one agent."""
-
-    id: ClassVar[str] = ""
 
     @classmethod
     def look(cls, options: Mapping[str, Any]) -> Facts:
@@ -76,26 +83,15 @@ def names() -> list[str]:
     return sorted(_jumanji("the list of Jumanji's environments").registered_environments())
 
 
-def entry(name: str) -> Entry:
-    """Return the entry of `jumanji/NAME`. Raises UnknownNameError, with the nearest ids, for an unknown id."""
-    return Entry(f"jumanji/{name}", class_of(name), {})
-
-
 @lru_cache
 def class_of(name: str) -> type[ForeignEnv]:
     """Make the class of an id, with the plain arguments of Jumanji's constructor as static fields."""
-    full = f"jumanji/{name}"
-    jumanji = _jumanji(full)
-    known = jumanji.registered_environments()
-    if name not in known:
-        raise unknown_name(
-            "env", full, [f"jumanji/{each}" for each in known], "`shoal envs jumanji/` lists every name."
-        )
+    jumanji = _jumanji(f"jumanji/{name}")
+    full = checked_name("jumanji", name, jumanji.registered_environments())
     with jax.ensure_compile_time_eval():
         env = jumanji.make(name)
-    arguments = {each.name: each.default for each in inspect.signature(type(env)).parameters.values()}
-    arguments = {each: getattr(env, each, value) for each, value in arguments.items()}  # an id may preset them
-    return declare(JumanjiEnv, full, f"{name} of Jumanji.", options=plain_options(arguments), id=name)
+    arguments = {arg: getattr(env, arg, value) for arg, value in arguments_of(type(env)).items()}  # an id may preset it
+    return declare(JumanjiEnv, full, f"{name} of Jumanji.", options=plain_options(arguments))
 
 
 def _action_space(spec: Any, mask: Any, name: str) -> Space:

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 
 import jax
 
-from shoal.core.errors import need, unknown_name
+from shoal.core.errors import need
 from shoal.core.keys import Key, make_key
-from shoal.core.registry import Entry
 from shoal.core.spaces import Discrete
 from shoal.core.struct import static, struct
-from shoal.interop.foreign import Facts, ForeignEnv, Outcome, box, declare
+from shoal.interop.foreign import Facts, ForeignEnv, Outcome, box, checked_name, declare
 
 OBSERVATIONS = (
     "symbolic_first_person",
@@ -30,7 +29,6 @@ OBSERVATIONS = (
 class NavixEnv(ForeignEnv):
     """An environment of NAVIX. `observation` is the name of one of NAVIX's functions that make observations."""
 
-    id: ClassVar[str] = ""
     reset_every: ClassVar[int] = 32
     observation: str = static("symbolic_first_person", choices=OBSERVATIONS)
 
@@ -66,19 +64,11 @@ def names() -> list[str]:
     return sorted(_navix("the list of NAVIX's environments").registry())
 
 
-def entry(name: str) -> Entry:
-    """Return the entry of `navix/NAME`. Raises UnknownNameError, with the nearest ids, for an unknown id."""
-    return Entry(f"navix/{name}", class_of(name), {})
-
-
 @lru_cache
 def class_of(name: str) -> type[ForeignEnv]:
     """Make the class of an id."""
-    full = f"navix/{name}"
-    known = _navix(full).registry()
-    if name not in known:
-        raise unknown_name("env", full, [f"navix/{each}" for each in known], "`shoal envs navix/` lists every name.")
-    return declare(NavixEnv, full, f"{name} of NAVIX.", id=name)
+    full = checked_name("navix", name, _navix(f"navix/{name}").registry())
+    return declare(NavixEnv, full, f"{name} of NAVIX.")
 
 
 def _navix(purpose: str) -> Any:

@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 
 import jax
 
-from shoal.core.errors import need, unknown_name
+from shoal.core.errors import need
 from shoal.core.keys import Key, make_key
-from shoal.core.registry import Entry
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, Outcome, declare, plain_options, unbounded
+from shoal.interop.foreign import Facts, ForeignEnv, Outcome, checked_name, declare, plain_options, unbounded
 
 LIMIT = "episode_length"
 
@@ -24,7 +23,6 @@ LIMIT = "episode_length"
 class PlaygroundEnv(ForeignEnv):
     """An environment of MuJoCo Playground, without its wrappers."""
 
-    id: ClassVar[str] = ""
     reset_every: ClassVar[int] = 100
 
     @classmethod
@@ -54,24 +52,16 @@ def names() -> list[str]:
     return sorted(_playground("the list of Playground's environments").registry.ALL_ENVS)
 
 
-def entry(name: str) -> Entry:
-    """Return the entry of `playground/NAME`. Raises UnknownNameError, with the nearest names, for an unknown name."""
-    return Entry(f"playground/{name}", class_of(name), {})
-
-
 @lru_cache
 def class_of(name: str) -> type[ForeignEnv]:
     """Make the class of a name, with the plain entries of its configuration as static fields."""
-    full = f"playground/{name}"
-    registry = _playground(full).registry
-    if name not in registry.ALL_ENVS:
-        known = [f"playground/{each}" for each in registry.ALL_ENVS]
-        raise unknown_name("env", full, known, "`shoal envs playground/` lists every name.")
+    registry = _playground(f"playground/{name}").registry
+    full = checked_name("playground", name, registry.ALL_ENVS)
     options = plain_options({**registry.get_default_config(name)})
     options.pop(LIMIT)
     if "impl" in options:
         options["impl"] = "jax"
-    return declare(PlaygroundEnv, full, f"{name} of MuJoCo Playground.", options=options, id=name)
+    return declare(PlaygroundEnv, full, f"{name} of MuJoCo Playground.", options=options)
 
 
 def _playground(purpose: str) -> Any:
