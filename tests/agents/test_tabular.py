@@ -14,9 +14,9 @@ from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
 from shoal.envs.gridworlds.grid_world import GridWorldState
-from shoal.ops.value_iteration import tabulate, value_iteration
 from shoal.rollouts.rollout import Rollout
 from tiny import SILENT
+from value_iteration import tabulate, value_iteration
 
 # How tables learn the probes of the contract within seconds.
 LEARNS = {

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from memory_check import check_memory
 from shoal.core.form import CPU, using
 from shoal.nn.memory import GRU, MEMORIES, GTrXL, MinGRU
-from shoal.nn.memory.check import check_memory
 
 
 @pytest.mark.parametrize("as_trees", [False, True], ids=["loops", "trees"])

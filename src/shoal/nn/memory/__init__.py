@@ -2,7 +2,7 @@
 
 A memory is a value with a `size` (units of its output) and four functions (`contract.Memory`): `init` makes weights,
 `initial_carry` what it knows at the start of an episode, `step` reads one input, and `unroll` reads the inputs of T
-steps, with the same result. `check.check_memory` tests this contract for any memory.
+steps, with the same result. `tests/memory_check.py` tests this contract for any memory.
 
 Axes: D inputs, H units.
 """

@@ -9,7 +9,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.envs.probes import ChainState
 from shoal.envs.toy_text.tabular import TabularState
-from shoal.ops.value_iteration import Dynamics, tabulate, value_iteration
+from value_iteration import Dynamics, tabulate, value_iteration
 
 
 def chain():
