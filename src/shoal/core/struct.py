@@ -115,19 +115,8 @@ def hyper(
 
     Raises ValueError, where the field is declared, for a range that is empty or has an unknown scale.
     """
-    search_range = None if search is None else _range("search", search)
-    valid_range = None if valid is None else _range("valid", valid)
-    info = FieldInfo(
-        help=help,
-        hyper=True,
-        search=search_range,
-        valid=valid_range,
-        names=names,
-        cap=cap,
-        spans_run=spans_run,
-        initial=initial,
-    )
-    return info.field(default)
+    about: dict[str, Any] = {"help": help, "names": names, "cap": cap, "spans_run": spans_run, "initial": initial}
+    return FieldInfo(hyper=True, search=_range("search", search), valid=_range("valid", valid), **about).field(default)
 
 
 def filled_by_bind() -> Any:
@@ -326,9 +315,9 @@ def _check_no_field_hidden(cls: type) -> None:
                 )
 
 
-def _range(kind: str, span: tuple) -> Range:
-    found = Range.of(span)
-    if fault := found.fault():
+def _range(kind: str, span: tuple | None) -> Range | None:
+    found = None if span is None else Range.of(span)
+    if found and (fault := found.fault()):
         raise ValueError(f"{kind}={span} {fault}.")
     return found
 
@@ -354,35 +343,34 @@ def _check_bits(value: Any) -> None:
 def _check_statics(value: Any) -> None:
     for name, field in static_fields(value).items():
         content = getattr(value, name)
+        where, kind = f"{type(value).__name__}.{name}", type(content).__name__
         if isinstance(content, Tracer) or not isinstance(content, Hashable):
             raise TypeError(
-                f"{type(value).__name__}.{name} shapes the program, so it must be fixed and hashable: a number, a "
-                f"string, a tuple or a function, not a {type(content).__name__}."
+                f"{where} shapes the program, so it must be fixed and hashable: a number, a string, a tuple or a "
+                f"function, not a {kind}."
             )
-        if field.type is int and not _is_whole(content):
-            kind = type(content).__name__
-            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a whole number.")
-        if field.type is float and not (isinstance(content, float) or _is_whole(content)):
-            kind = type(content).__name__
-            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a number.")
+        is_right, words = _STATIC_KINDS.get(field.type, (None, ""))  # type: ignore[call-overload]  # any annotation
+        if is_right is not None and not is_right(content):
+            raise TypeError(f"{where}={content!r:.60} is a {kind}: write {words}.")
         if get_origin(field.type) is tuple and not isinstance(content, tuple):
-            kind = type(content).__name__
-            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write a tuple, ({content!r},).")
-        if field.type is bool and not isinstance(content, bool):
-            kind = type(content).__name__
-            raise TypeError(f"{type(value).__name__}.{name}={content!r} is a {kind}: write True or False.")
-        if field.type is str and not isinstance(content, str):
-            raise TypeError(
-                f"{type(value).__name__}.{name}={content!r:.60} is a {type(content).__name__}: write a text."
-            )
+            raise TypeError(f"{where}={content!r} is a {kind}: write a tuple, ({content!r},).")
         if Callable in (field.type, get_origin(field.type)) and not callable(content):
-            raise TypeError(f"{type(value).__name__}.{name}={content!r:.60} is no function.")
+            raise TypeError(f"{where}={content!r:.60} is no function.")
         if get_args(field.type) == (int, ...) and not all(_is_whole(part) for part in content):  # type: ignore[union-attr]  # a tuple
-            raise TypeError(f"{type(value).__name__}.{name}={content!r:.60} must hold whole numbers, as in (64, 64).")
+            raise TypeError(f"{where}={content!r:.60} must hold whole numbers, as in (64, 64).")
 
 
 def _is_whole(content: Any) -> bool:
     return isinstance(content, int) and not isinstance(content, bool)
+
+
+# By annotation: whether a static field may hold a value, and what to write instead.
+_STATIC_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    int: (_is_whole, "a whole number"),
+    float: (lambda content: isinstance(content, float) or _is_whole(content), "a number"),
+    bool: (lambda content: isinstance(content, bool), "True or False"),
+    str: (lambda content: isinstance(content, str), "a text"),
+}
 
 
 def _names_to_indices(value: Any) -> None:
