@@ -41,6 +41,11 @@ class State(Struct):
     time: Int[Array, ""]  # steps taken in this episode
 
 
+StateOf = TypeVar("StateOf", bound=State)
+# The result of `Env.transition`: (next state, reward, terminated, info).
+Transition = tuple[StateOf, Float[Array, ""], Bool[Array, ""], dict[str, Any]]
+
+
 def _called_as(call: str) -> Callable[[Callable[Arguments, Returned]], Callable[Arguments, Returned]]:
     """A method of `Env` that raises TypeError with the right `call` for the arguments of Gymnasium or of gymnax.
 
@@ -134,9 +139,7 @@ class Env(Struct, abc.ABC):
         del key
 
     @abc.abstractmethod
-    def transition(
-        self, state: State, action: Any, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: Any) -> Transition[State]:
         """Return (next state, reward, terminated, info). `state.time` already counts this step."""
 
     @abc.abstractmethod

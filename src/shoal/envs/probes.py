@@ -5,19 +5,17 @@ class docstrings state the values under the best policy; g is the discount. Obse
 stated otherwise; a few probes have `Discrete` observations, for tabular agents.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete, MultiDiscrete
 from shoal.core.struct import Number, static, struct
 
-Outcome = tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Any]]
+Outcome = Transition[State]
 
 
 class ZeroObservation(Env):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
 from shoal.core.struct import Number, Struct, leaf_dtypes, static, struct
@@ -131,9 +131,7 @@ class Level(Env):
         del before, after, action
         return jnp.float32(0), jnp.bool_(False)
 
-    def advance_task(
-        self, before: GridState, after: GridState, action: Int[Array, ""]
-    ) -> tuple[GridState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def advance_task(self, before: GridState, after: GridState, action: Int[Array, ""]) -> Transition[GridState]:
         """(`after` with what it keeps about the task, reward, terminated, info). Default: `judge`, and nothing is kept.
 
         A level whose task depends on what happened in the episode defines this hook instead of `judge`.
@@ -217,9 +215,7 @@ class Level(Env):
         """MiniGrid's picture: the grid from above, or with `agent_pov` only the agent's view."""
         return _rendered(self, state)
 
-    def transition(
-        self, state: GridState, action: Int[Array, ""], noise: Any
-    ) -> tuple[GridState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: GridState, action: Int[Array, ""], noise: Any) -> Transition[GridState]:
         """One step: objects move by themselves, the agent acts, then reward and termination are decided."""
         action = self.effective_action(action)
         after = self.act(self.move_objects(state, noise), action)

@@ -16,9 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
 
-from shoal.core.env import Env, Observation, State
+from shoal.core.env import Env, Observation, State, Transition
 from shoal.core.errors import unknown_name
 from shoal.core.keys import Key, is_key
 from shoal.core.spaces import Box, Dict, Space, Tuple
@@ -104,9 +103,7 @@ class ForeignEnv(Env):
         """The key of a step: libraries sample inside their step."""
         return key
 
-    def transition(
-        self, state: ForeignState, action: Any, noise: Any
-    ) -> tuple[ForeignState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: ForeignState, action: Any, noise: Any) -> Transition[ForeignState]:
         """Take one step of the library's environment. Its time limit and its resets play no part."""
         copied = jax.tree.map(lambda leaf: leaf, state.inner)  # a library may write into the dicts of its state
         outcome = self.proceed(copied, action, noise)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.agent import Agent
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.keys import make_key
 from shoal.core.ranges import Range
 from shoal.core.spaces import Box
@@ -157,9 +157,7 @@ class LearnerEnv(Env):
         """The random key of the inner agent in this step."""
         return key
 
-    def transition(
-        self, state: LearnerState, action: Float[Array, "H"], noise: Key
-    ) -> tuple[LearnerState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: LearnerState, action: Float[Array, "H"], noise: Key) -> Transition[LearnerState]:
         """Train the inner agent for `updates` updates with the hyperparameters that the action says."""
         choice = jnp.clip(action.astype(jnp.float32), -1.0, 1.0)
         trained, results = self._train(state, *apply(AgentEnv(self.agent, self.env), self.values(choice)), noise)

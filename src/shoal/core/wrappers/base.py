@@ -5,9 +5,9 @@ To read or change constants of the inner environment use this field: `wrapper.en
 
 from typing import Any
 
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
-from shoal.core.env import Env, Observation, State
+from shoal.core.env import Env, Observation, State, Transition
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.core.struct import Number, Value, struct
@@ -73,9 +73,7 @@ class Wrapper(Env):
         """Sample the noise of the inner environment."""
         return self.env.noise(key)
 
-    def transition(
-        self, state: State, action: Any, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: Any) -> Transition[State]:
         """Apply the dynamics of the inner environment."""
         return self.env.transition(state, action, noise)
 
@@ -142,9 +140,7 @@ class StatefulWrapper(Wrapper):
         """Return `env` and the inner state."""
         return self.env, state.inner
 
-    def inner_transition(
-        self, state: WrapperState, action: Any, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def inner_transition(self, state: WrapperState, action: Any, noise: Any) -> Transition[State]:
         """Apply the inner dynamics after setting `inner.time` to `time`: `advance` increases only the outer one."""
         env, inner = self.inner_pair(state)
         return env.transition(inner.replace(time=state.time), action, noise)

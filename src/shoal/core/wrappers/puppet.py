@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from shoal.core.agent import Actor, Agent, check_bound
-from shoal.core.env import Env, State
+from shoal.core.env import Env, State, Transition
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Box, Dict, Space
 from shoal.core.struct import static, static_fields, struct
@@ -88,9 +88,7 @@ class Puppet(StatefulWrapper):
         k_act, k_env = jax.random.split(key)
         return k_act, self.env.noise(k_env)
 
-    def transition(
-        self, state: PuppetState, action: Float[Array, "size"], noise: Any
-    ) -> tuple[PuppetState, Any, Any, Any]:
+    def transition(self, state: PuppetState, action: Float[Array, "size"], noise: Any) -> Transition[PuppetState]:
         """Let the victim act on its observation and the message, and execute its action."""
         key, inner_noise = (make_key(0), noise) if self.greedy else noise  # greedy actions use no key
         seen = _part_of(self.env.observe(state.inner)).astype(jnp.float32)

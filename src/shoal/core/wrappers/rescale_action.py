@@ -7,9 +7,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array
 
-from shoal.core.env import State
+from shoal.core.env import State, Transition
 from shoal.core.spaces import Box, from_unit, is_bounded, to_unit
 from shoal.core.struct import static, struct
 from shoal.core.wrappers.base import Wrapper
@@ -54,9 +54,7 @@ class RescaleAction(Wrapper):
         """The box from `low` to `high`."""
         return dataclasses.replace(self.env.action_space, low=self.low, high=self.high)  # type: ignore[type-var]  # it is a Box
 
-    def transition(
-        self, state: State, action: Array, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Array, noise: Any) -> Transition[State]:
         """Apply the inner dynamics to the rescaled action."""
         inner = from_unit(self.env.action_space, to_unit(self.action_space, action))  # type: ignore[arg-type]  # a Box
         return self.env.transition(state, inner, noise)

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from shoal.core.env import Transition
 from shoal.core.keys import Key
 from shoal.core.spaces import zeros
 from shoal.core.struct import Number, hyper, struct
@@ -41,7 +42,7 @@ class StickyActions(StatefulWrapper):
 
     def transition(
         self, state: StickyActionsState, action: Any, noise: tuple[jax.Array, Any]
-    ) -> tuple[StickyActionsState, Any, Any, Any]:
+    ) -> Transition[StickyActionsState]:
         """Step with the new action, or with the last one."""
         uniform, inner_noise = noise
         repeats = (uniform < self.probability) & (state.time > 1)

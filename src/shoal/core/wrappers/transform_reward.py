@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from shoal.core.env import State
+from shoal.core.env import State, Transition
 from shoal.core.struct import Number, is_concrete, static, struct
 from shoal.core.wrappers.base import Wrapper
 
@@ -21,9 +21,7 @@ class RewardWrapper(Wrapper):
     def reward(self, inner: Float[Array, ""]) -> Float[Array, ""]:
         """Return the reward that replaces the one of the inner environment."""
 
-    def transition(
-        self, state: State, action: Any, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: Any) -> Transition[State]:
         """Apply the inner dynamics and replace the reward."""
         state, reward, terminated, info = self.env.transition(state, action, noise)
         return state, self.reward(reward).astype(reward.dtype), terminated, info

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Int8, UInt8, UInt16
+from jaxtyping import Array, Bool, Int, Int8, UInt8, UInt16
 
-from shoal.core.env import Key
+from shoal.core.env import Key, Transition
 from shoal.core.struct import Number, Struct, is_concrete, struct
 from shoal.envs.babyai.attempts import accepted
 from shoal.envs.babyai.instruction import (
@@ -202,9 +202,7 @@ class BabyLevel(Level):
         """The time limit of the episode."""
         return state.limit if self.max_steps is None else self.max_steps
 
-    def advance_task(
-        self, before: BabyState, after: BabyState, action: Int[Array, ""]
-    ) -> tuple[BabyState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def advance_task(self, before: BabyState, after: BabyState, action: Int[Array, ""]) -> Transition[BabyState]:
         """Verify the instruction."""
         tracks = None
         if before.tracks is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas, box
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -84,7 +84,7 @@ class SimpleBandit(Task):
 
     def transition(
         self, state: SimpleBanditState, action: Int[Array, ""], noise: None
-    ) -> tuple[SimpleBanditState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[SimpleBanditState]:
         """Pull an arm; the episode ends."""
         del noise
         best = self.num_actions - 1

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
-from shoal.core.env import Key
+from shoal.core.env import Key, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -97,9 +97,7 @@ class BsuiteCartpole(Task):
         zero = jnp.int32(0)
         return CartpoleState(zero, x, x_dot, theta, theta_dot, zero, zero, zero)
 
-    def transition(
-        self, state: CartpoleState, action: Int[Array, ""], noise: None
-    ) -> tuple[CartpoleState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: CartpoleState, action: Int[Array, ""], noise: None) -> Transition[CartpoleState]:
         """Push the cart and integrate one step; then compute reward, termination and counters."""
         del noise
         state = integrate(state, action, self.timescale)

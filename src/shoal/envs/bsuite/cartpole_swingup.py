@@ -4,14 +4,14 @@ Source: bsuite 0.3.6 `experiments/cartpole_swingup/cartpole_swingup.py`, step fo
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.core.env import Key
+from shoal.core.env import Key, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.cartpole import check_pole, draw_pole, integrate, pole_observation, steps_to_exceed
@@ -104,7 +104,7 @@ class CartpoleSwingup(Task):
 
     def transition(
         self, state: CartpoleSwingupState, action: Int[Array, ""], noise: None
-    ) -> tuple[CartpoleSwingupState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[CartpoleSwingupState]:
         """Push the cart and integrate one step; then compute reward, termination and counters."""
         del noise
         state = integrate(state, action, self.timescale)

@@ -3,15 +3,13 @@
 Source: Mnih et al. 2014, "Recurrent Models of Visual Attention"; bsuite 0.3.6 `environments/catch.py`, step for step.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
 from shoal.canvas import Canvas, box
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import static, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -79,9 +77,7 @@ class Catch(Task):
         ball = jax.random.randint(key, (), 0, self.columns).astype(jnp.int8)
         return CatchState(jnp.int32(0), ball, jnp.int8(self.columns // 2), jnp.int32(0))
 
-    def transition(
-        self, state: CatchState, action: Int[Array, ""], noise: None
-    ) -> tuple[CatchState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: CatchState, action: Int[Array, ""], noise: None) -> Transition[CatchState]:
         """Move paddle and ball one step; then compute reward, termination and the counter."""
         del noise
         paddle = jnp.clip(state.paddle + (action - 1).astype(jnp.int8), 0, self.columns - 1)

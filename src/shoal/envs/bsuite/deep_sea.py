@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
 from shoal.canvas import Canvas, box
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -117,7 +117,7 @@ class DeepSea(Task):
 
     def transition(
         self, state: DeepSeaState, action: Int[Array, ""], noise: DeepSeaNoise | None
-    ) -> tuple[DeepSeaState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[DeepSeaState]:
         """Decode the action for this cell, move one column and sink one row; then compute reward and counters."""
         row, last = state.time - 1, self.size - 1
         goes_right = action.astype(jnp.bool_) == self._right_at(row, state.column)

@@ -3,14 +3,14 @@
 Source: bsuite 0.3.6 `environments/discounting_chain.py`, step for step.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -86,7 +86,7 @@ class DiscountingChain(Task):
 
     def transition(
         self, state: DiscountingChainState, action: Int[Array, ""], noise: None
-    ) -> tuple[DiscountingChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[DiscountingChainState]:
         """Choose the chain on the first step; give the reward at its time."""
         del noise
         chain = jnp.where(state.time == 1, action.astype(jnp.int32), state.chain)

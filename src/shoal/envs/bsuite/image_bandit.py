@@ -1,15 +1,15 @@
 """Say which of ten classes a picture shows: a classification task as a bandit with episodes of one step."""
 
 import abc
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from shoal.canvas import BLACK, WHITE, Canvas
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Discrete
 from shoal.core.struct import struct
 from shoal.envs.bsuite.task import Task, as_real
@@ -61,9 +61,7 @@ class ImageBandit(Task):
         picture = jax.random.randint(key, (), 0, len(self.data()[1]))
         return ImageBanditState(jnp.int32(0), picture, jnp.int32(-1), jnp.int32(0))
 
-    def transition(
-        self, state: ImageBanditState, action: Int[Array, ""], noise: None
-    ) -> tuple[ImageBanditState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: ImageBanditState, action: Int[Array, ""], noise: None) -> Transition[ImageBanditState]:
         """Compare the answer with the class of the picture; the episode ends."""
         del noise
         label = jnp.asarray(self.data()[1]).at[state.picture].get(mode="promise_in_bounds")

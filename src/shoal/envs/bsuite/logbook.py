@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from shoal.core.env import Env, Key, Observation, State
+from shoal.core.env import Env, Key, Observation, State, Transition
 from shoal.core.struct import FieldInfo, Number, static, struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 from shoal.envs.bsuite.scores import Log, log_episodes
@@ -73,9 +73,7 @@ class Logbook(StatefulWrapper):
         """The noise of the inner environment."""
         return self.selected.noise(key)
 
-    def transition(
-        self, state: LogbookState, action: Any, noise: Any
-    ) -> tuple[LogbookState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: LogbookState, action: Any, noise: Any) -> Transition[LogbookState]:
         """One step of the inner environment. At the end of an episode of `log_episodes`, write a row."""
         inner, reward, ended, info = self.selected.transition(state.inner.replace(time=state.time), action, noise)
         steps, episode = state.steps + 1, state.episode + ended.astype(jnp.int32)

@@ -3,15 +3,13 @@
 Source: bsuite 0.3.6 `environments/memory_chain.py`, step for step.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from shoal.canvas import BLACK, WHITE, Canvas, box
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -93,9 +91,7 @@ class MemoryChain(Task):
         query = jax.random.randint(k_query, (), 0, self.num_bits)
         return MemoryChainState(jnp.int32(0), context, query, jnp.int32(0), jnp.int32(0))
 
-    def transition(
-        self, state: MemoryChainState, action: Int[Array, ""], noise: None
-    ) -> tuple[MemoryChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: MemoryChainState, action: Int[Array, ""], noise: None) -> Transition[MemoryChainState]:
         """Wait, or compare the answer with the bit on the last step."""
         del noise
         bits = jnp.arange(self.num_bits, dtype=jnp.int32)

@@ -3,14 +3,14 @@
 Source: Moore 1990; bsuite 0.3.6 `environments/mountain_car.py`, step for step.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
-from shoal.core.env import Key
+from shoal.core.env import Key, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -80,9 +80,7 @@ class BsuiteMountainCar(Task):
         position = jax.random.uniform(key, minval=-0.6, maxval=-0.4)
         return MountainCarState(jnp.int32(0), position, jnp.zeros_like(position), jnp.int32(0))
 
-    def transition(
-        self, state: MountainCarState, action: Int[Array, ""], noise: None
-    ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: MountainCarState, action: Int[Array, ""], noise: None) -> Transition[MountainCarState]:
         """Accelerate and move the car one step; then compute termination and the counter."""
         del noise
         push = (action - 1).astype(state.velocity.dtype) * TRACK.force

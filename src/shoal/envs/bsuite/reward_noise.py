@@ -3,9 +3,9 @@
 from typing import Any
 
 import jax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from shoal.core.env import State
+from shoal.core.env import State, Transition
 from shoal.core.keys import Key
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import wrapped_experiment
@@ -37,9 +37,7 @@ class RewardNoise(TaskWrapper):
         k_own, k_inner = jax.random.split(key)
         return jax.random.normal(k_own), self.env.noise(k_inner)
 
-    def transition(
-        self, state: State, action: Any, noise: tuple[Float[Array, ""], Any]
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: tuple[Float[Array, ""], Any]) -> Transition[State]:
         """One step of the inner environment, with noise added to the reward."""
         own, inner = noise
         state, reward, terminated, info = self.env.transition(state, action, inner)

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from jaxtyping import Array, Bool, Float
-
-from shoal.core.env import State
+from shoal.core.env import State, Transition
 from shoal.core.struct import Number, struct
 from shoal.envs.bsuite.experiments import wrapped_experiment
 from shoal.envs.bsuite.task_wrapper import TaskWrapper
@@ -29,9 +27,7 @@ class RewardScale(TaskWrapper):
     def __post_init__(self) -> None:
         check_range(self, "reward_scale")
 
-    def transition(
-        self, state: State, action: Any, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: Any) -> Transition[State]:
         """One step of the inner environment, with the reward scaled."""
         state, reward, terminated, info = self.env.transition(state, action, noise)
         return state, (reward * self.reward_scale).astype(reward.dtype), terminated, info

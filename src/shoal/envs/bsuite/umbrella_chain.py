@@ -3,15 +3,13 @@
 Source: bsuite 0.3.6 `environments/umbrella_chain.py`, step for step.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8, UInt32
 
 from shoal.canvas import BLACK, Canvas, box
-from shoal.core.env import Key, State
+from shoal.core.env import Key, State, Transition
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.bsuite.experiments import experiment
@@ -105,7 +103,7 @@ class UmbrellaChain(Task):
 
     def transition(
         self, state: UmbrellaChainState, action: Int[Array, ""], noise: UInt32[Array, "W"]
-    ) -> tuple[UmbrellaChainState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[UmbrellaChainState]:
         """Apply the choice on the first step; on the last step reward it; on all others give a random reward."""
         has = jnp.where(state.time == 1, action.astype(jnp.bool_), state.has)
         done, right = state.time >= self.chain_length, has == state.need

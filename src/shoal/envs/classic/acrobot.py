@@ -9,10 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas, box, transformed
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -122,7 +122,7 @@ class Acrobot(Env):
 
     def transition(
         self, state: AcrobotState, action: Int[Array, ""], noise: Float[Array, ""] | None
-    ) -> tuple[AcrobotState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[AcrobotState]:
         """Integrate one step, wrap angles, clip velocities; then compute reward and termination."""
         torque = self._torque(action, noise, state.theta1.dtype)
         start = Motion(state.theta1, state.theta2, state.theta1_dot, state.theta2_dot)

@@ -4,15 +4,15 @@ Source: Barto, Sutton and Anderson 1983; Gymnasium `classic_control/cartpole.py`
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas, box, transformed
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -108,9 +108,7 @@ class CartPole(Env):
         x, x_dot, theta, theta_dot = jax.random.uniform(key, (4,), minval=self.reset_low, maxval=self.reset_high)
         return CartPoleState(jnp.int32(0), x, x_dot, theta, theta_dot)
 
-    def transition(
-        self, state: CartPoleState, action: Int[Array, ""], noise: None
-    ) -> tuple[CartPoleState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: CartPoleState, action: Int[Array, ""], noise: None) -> Transition[CartPoleState]:
         """Push the cart and integrate one step; then compute reward and termination."""
         del noise
         x_acc, theta_acc = self._accelerations(state, action)

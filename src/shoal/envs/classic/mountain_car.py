@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas, box, transformed
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, struct
@@ -90,9 +90,7 @@ class MountainCar(Env):
         position = jax.random.uniform(key, minval=self.reset_low, maxval=self.reset_high)
         return MountainCarState(jnp.int32(0), position, jnp.zeros_like(position))
 
-    def transition(
-        self, state: MountainCarState, action: Int[Array, ""], noise: None
-    ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: MountainCarState, action: Int[Array, ""], noise: None) -> Transition[MountainCarState]:
         """Accelerate and move the car one step; then compute reward and termination."""
         del noise
         push = (action - 1).astype(state.velocity.dtype) * self.force

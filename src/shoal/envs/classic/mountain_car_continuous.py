@@ -3,14 +3,14 @@
 Source: Moore 1990; Gymnasium `classic_control/continuous_mountain_car.py` (MountainCarContinuous-v0), step for step.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Float, UInt8
 
-from shoal.core.env import Env, Key
+from shoal.core.env import Env, Key, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
@@ -78,7 +78,7 @@ class MountainCarContinuous(Env):
 
     def transition(
         self, state: MountainCarState, action: Float[Array, "1"], noise: None
-    ) -> tuple[MountainCarState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[MountainCarState]:
         """Accelerate and move the car one step; then compute reward and termination."""
         del noise
         throttle = action[0].astype(state.velocity.dtype)

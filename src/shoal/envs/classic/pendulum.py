@@ -4,15 +4,15 @@ Source: Gymnasium `classic_control/pendulum.py` (Pendulum-v1), step for step.
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Float, UInt8
 
 from shoal.canvas import BLACK, Canvas
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
@@ -88,9 +88,7 @@ class Pendulum(Env):
             torque=jnp.zeros_like(theta),
         )
 
-    def transition(
-        self, state: PendulumState, action: Float[Array, "1"], noise: None
-    ) -> tuple[PendulumState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: PendulumState, action: Float[Array, "1"], noise: None) -> Transition[PendulumState]:
         """Compute the reward of the state before the step, then integrate one step."""
         del noise
         torque = jnp.clip(action[0].astype(state.theta.dtype), -self.max_torque, self.max_torque)

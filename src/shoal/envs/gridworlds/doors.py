@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, UInt8
 
 from shoal.canvas import WHITE, Board
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.core.struct import Number, static, struct
@@ -87,9 +87,7 @@ class Doors(Env):
         columns = (random_column(k, self.columns) for k in (k_agent, k_goal))
         return DoorsState(jnp.int32(0), jnp.uint8(self.rows - 1), *columns)
 
-    def transition(
-        self, state: DoorsState, action: Integer[Array, ""], noise: None
-    ) -> tuple[DoorsState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: DoorsState, action: Integer[Array, ""], noise: None) -> Transition[DoorsState]:
         """Move one cell unless a wall is there; then compute reward and termination."""
         del noise
         cell = state.row, state.column

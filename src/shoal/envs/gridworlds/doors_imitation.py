@@ -4,9 +4,9 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int8, Integer, UInt8
+from jaxtyping import Array, Bool, Int8, Integer, UInt8
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -94,7 +94,7 @@ class DoorsImitation(Env):
 
     def transition(
         self, state: DoorsImitationState, action: Integer[Array, ""], noise: None
-    ) -> tuple[DoorsImitationState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    ) -> Transition[DoorsImitationState]:
         """Move one cell unless a wall or the mark is there; then compute the reward."""
         del noise
         cell = state.row, state.column

@@ -5,10 +5,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Integer, UInt, UInt8
+from jaxtyping import Array, Integer, UInt, UInt8
 
 from shoal.canvas import WHITE, Board
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, MultiDiscrete
 from shoal.core.struct import Number, is_concrete, static, struct
@@ -104,9 +104,7 @@ class GridWorld(Env):
             column = jax.random.randint(k_column, (), MIN_START, self.columns)
         return GridWorldState(jnp.int32(0), jnp.asarray(row, jnp.uint8), jnp.asarray(column, jnp.uint8))
 
-    def transition(
-        self, state: GridWorldState, action: Integer[Array, ""], noise: None
-    ) -> tuple[GridWorldState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: GridWorldState, action: Integer[Array, ""], noise: None) -> Transition[GridWorldState]:
         """Move one cell; then compute reward and termination."""
         del noise
         right, down, left, up = (action == number for number in range(len(MOVES)))

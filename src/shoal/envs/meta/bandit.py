@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas, box
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.envs.meta.clock import elapsed
@@ -76,9 +76,7 @@ class Bandit(Env):
             pulls=jnp.zeros(self.num_arms, jnp.int32),
         )
 
-    def transition(
-        self, state: BanditState, action: Int[Array, ""], noise: Any
-    ) -> tuple[BanditState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    def transition(self, state: BanditState, action: Int[Array, ""], noise: Any) -> Transition[BanditState]:
         """Pull an arm."""
         pulled = self._one_hot(action)
         mean = jnp.sum(jnp.where(pulled, state.means, 0.0))

@@ -3,14 +3,14 @@
 Source: Sutton, Precup and Singh 1999, section 2; github.com/howardh/gym-fourrooms, step for step.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -139,7 +139,7 @@ class FourRooms(Env):
 
     def transition(
         self, state: FourRoomsState, action: Int[Array, ""], noise: tuple[Float[Array, ""], Int[Array, ""]]
-    ) -> tuple[FourRoomsState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[FourRoomsState]:
         """Replace the action or not, move unless a wall is there; then compute reward and termination."""
         uniform, random_move = noise
         move = jnp.where(uniform < self.fail_prob * (4 / 3), random_move, action)

@@ -4,14 +4,14 @@ Source: Miconi, Clune and Stanley 2018, "Differentiable plasticity", section 4.4
 "Backpropamine"; github.com/uber-research/backpropamine `simplemaze/maze.py`.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -124,7 +124,7 @@ class MetaMaze(Env):
 
     def transition(
         self, state: MetaMazeState, action: Int[Array, ""], noise: Int[Array, ""]
-    ) -> tuple[MetaMazeState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[MetaMazeState]:
         """Move unless a wall is there; at the goal, give the reward and move the agent to another cell."""
         row = state.row + (action == 2).astype(jnp.int32) - (action == 0).astype(jnp.int32)
         column = state.column + (action == 1).astype(jnp.int32) - (action == 3).astype(jnp.int32)

@@ -5,15 +5,15 @@ Source: Dorfman, Shenfeld and Tamar 2021, "Offline meta reinforcement learning";
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Float, UInt8
 
 from shoal.canvas import Canvas
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
@@ -124,7 +124,7 @@ class PointRobot(Env):
 
     def transition(
         self, state: PointRobotState, action: Float[Array, "2"], noise: Float[Array, "2"] | None
-    ) -> tuple[PointRobotState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[PointRobotState]:
         """Move, compute the reward and, with `respawn`, move a point that has reached the goal to a new start."""
         action = jnp.clip(action, -self.max_force, self.max_force).astype(state.position.dtype)
         position = state.position + action

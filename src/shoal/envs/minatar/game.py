@@ -17,7 +17,7 @@ from jax.lax import optimization_barrier
 from jaxtyping import Array, Bool, Float, Int, UInt, UInt8, UInt32
 
 from shoal.canvas import Canvas, box
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.form import computed_once, current
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, hyper, static, struct
@@ -98,9 +98,7 @@ class Game(Env):
         k_sticky, k_game = jax.random.split(key)
         return jax.random.uniform(k_sticky), self.game_noise(k_game)
 
-    def transition(
-        self, state: Any, action: Int[Array, ""], noise: tuple[Float[Array, ""], Any]
-    ) -> tuple[Any, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: Any, action: Int[Array, ""], noise: tuple[Float[Array, ""], Any]) -> Transition[Any]:
         """Play one step with the chosen action, or with the previous one: (next state, reward, terminated, {})."""
         uniform, game_noise = noise
         executed = jnp.where(uniform < self.sticky_action_prob, state.last_action, self._to_minatar(action))

@@ -4,7 +4,7 @@ Source: github.com/BlackHC/batch_pong_poc, `vanilla_pong.py`, for the motion of 
 opponent are shoal's.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from shoal.canvas import WHITE, Canvas, box
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -113,7 +113,7 @@ class PixelPong(Env):
         state: PixelPongState,
         action: Int[Array, ""],
         noise: tuple[Float[Array, ""], Float[Array, ""], Bool[Array, ""]],
-    ) -> tuple[PixelPongState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[PixelPongState]:
         """Move paddles and ball, reflect the ball; then compute score, reward and termination, and serve again."""
         uniform, serve_height, to_the_right = noise
         paddles = self._move_paddles(state, action, uniform)

@@ -4,15 +4,15 @@ Source: ivy_gym's Reacher (github.com/unifyai/gym `ivy_gym/reacher.py`), step fo
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Float, UInt8
 
 from shoal.canvas import BLACK, Canvas
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
@@ -101,7 +101,7 @@ class PlanarReacher(Env):
 
     def transition(
         self, state: PlanarReacherState, action: Float[Array, "J"], noise: None
-    ) -> tuple[PlanarReacherState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[PlanarReacherState]:
         """Integrate one step; then compute the reward."""
         del noise
         torque = jnp.clip(action, -1, 1).astype(state.angle.dtype)

@@ -4,15 +4,15 @@ Source: ivy_gym's Swimmer (github.com/unifyai/gym `ivy_gym/swimmer.py`), step fo
 """
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Float, UInt8
 
 from shoal.canvas import Canvas
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
@@ -87,7 +87,7 @@ class PlanarSwimmer(Env):
 
     def transition(
         self, state: PlanarSwimmerState, action: Float[Array, "2"], noise: None
-    ) -> tuple[PlanarSwimmerState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[PlanarSwimmerState]:
         """Integrate one step; then compute the reward from the distances to goal and urchins."""
         del noise
         velocity = state.velocity + self.dt * jnp.clip(action, -1, 1).astype(state.velocity.dtype)

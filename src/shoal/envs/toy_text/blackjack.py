@@ -5,7 +5,7 @@ Source: Sutton and Barto, example 5.1; Gymnasium 1.4 `toy_text/blackjack.py`: th
 
 import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, UInt8, UInt32
 
 from shoal.canvas import BLACK, WHITE, Canvas, box
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Discrete, Tuple
 from shoal.core.struct import Struct, static, struct
@@ -123,7 +123,7 @@ class Blackjack(Env):
 
     def transition(
         self, state: BlackjackState, action: Integer[Array, ""], noise: UInt32[Array, "3"]
-    ) -> tuple[BlackjackState, Float[Array, ""], Bool[Array, ""], dict[str, Any]]:
+    ) -> Transition[BlackjackState]:
         """Hit: the player draws a card. Stick: the dealer draws all cards, and the hands are compared."""
         cards, sticks, dealer = cards_of(noise), action == 0, state.dealer
         player = state.player.with_card(cards[0], ~sticks)

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Integer, UInt
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, struct
 
-Outcome = tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]
+Outcome = Transition[State]
 # For four directions in circular order: each direction with the two next to it, [4, 3].
 SIDEWAYS = (np.arange(4)[:, None] + np.arange(-1, 2)) % 4
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
-from shoal.core.env import State
+from shoal.core.env import State, Transition
 from shoal.core.struct import Number, static, struct
 from shoal.grid.actions import FORWARD, cell_at
 from shoal.grid.cells import OBJECTS, WALL, Cell, is_a
@@ -32,9 +32,7 @@ class NoDeath(LevelWrapper):
         if not self.objects or not set(self.objects) <= set(allowed):
             raise ValueError(f"objects={self.objects} must be one or more of: {', '.join(allowed)}.")
 
-    def transition(
-        self, state: State, action: Any, noise: Any
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: Any) -> Transition[State]:
         """The inner transition without terminations by `objects`."""
         before = grid_state(state)
         steps_into = (action == FORWARD) & self._is_listed(cell_at(before.grid, *in_front(before), WALL))

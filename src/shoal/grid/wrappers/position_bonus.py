@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from shoal.core.env import Transition
 from shoal.core.keys import Key
 from shoal.core.struct import Number, struct
 from shoal.core.wrappers.base import WrapperState
@@ -34,9 +35,7 @@ class PositionBonus(StatefulLevelWrapper):
         inner = self.env.init(key)
         return PositionBonusState(time=inner.time, inner=inner, counts=jnp.zeros(self.level.shape, jnp.int32))
 
-    def transition(
-        self, state: PositionBonusState, action: Any, noise: Any
-    ) -> tuple[PositionBonusState, Any, Any, Any]:
+    def transition(self, state: PositionBonusState, action: Any, noise: Any) -> Transition[PositionBonusState]:
         """Take one step, increase the count, and add the bonus to the reward."""
         inner, reward, terminated, info = self.inner_transition(state, action, noise)
         agent = grid_state(inner)

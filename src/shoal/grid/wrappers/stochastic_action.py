@@ -4,9 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array
 
-from shoal.core.env import State
+from shoal.core.env import State, Transition
 from shoal.core.keys import Key
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, hyper, static, struct
@@ -40,9 +40,7 @@ class StochasticAction(Wrapper):
         random_action: Any = self.action_space.sample(k_action)
         return (jax.random.uniform(k_uniform), random_action), self.env.noise(k_inner)
 
-    def transition(
-        self, state: State, action: Any, noise: tuple[tuple[Array, Array], Any]
-    ) -> tuple[State, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: State, action: Any, noise: tuple[tuple[Array, Array], Any]) -> Transition[State]:
         """Take one step with the chosen action, or with another one."""
         (uniform, random_action), inner_noise = noise
         other = random_action if self.random_action is None else jnp.asarray(self.random_action, random_action.dtype)

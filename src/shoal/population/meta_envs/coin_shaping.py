@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from shoal.canvas import BLACK, Canvas
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box, Discrete, MultiDiscrete
 from shoal.core.struct import Number, Struct, static, struct
@@ -135,7 +135,7 @@ class CoinShaping(Env):
 
     def transition(
         self, state: CoinShapingState, action: Int[Array, "*games"], noise: CoinNoise
-    ) -> tuple[CoinShapingState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    ) -> Transition[CoinShapingState]:
         """A move in every game; in the last step of an inner episode an update of the learner and a reset instead."""
         t = (state.time - 1) % self.inner_steps
         is_update = t == self.inner_steps - 1

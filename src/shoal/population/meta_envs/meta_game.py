@@ -10,9 +10,9 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Float, UInt8
 
-from shoal.core.env import Env, Key, State
+from shoal.core.env import Env, Key, State, Transition
 from shoal.core.registry import env
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, static, struct
@@ -100,9 +100,7 @@ class MetaGame(Env):
         )
         return self._meet(agent, opponent, MetaGameState(jnp.int32(0), *[agent] * 3, *[jnp.zeros(2, jnp.float32)] * 2))
 
-    def transition(
-        self, state: MetaGameState, action: Float[Array, "D"], noise: None
-    ) -> tuple[MetaGameState, Float[Array, ""], Bool[Array, ""], dict[str, Array]]:
+    def transition(self, state: MetaGameState, action: Float[Array, "D"], noise: None) -> Transition[MetaGameState]:
         """The agent's policy meets the opponent's, and the opponent learns."""
         del noise
         agent = jnp.clip(action.astype(jnp.float32), -self.max_logit, self.max_logit)
