@@ -33,6 +33,9 @@ class GridState(State):
     carrying: UInt16[Array, ""]  # the object that the agent carries, as a cell; EMPTY if it carries nothing
 
 
+Judgement = tuple[Float[Array, ""], Bool[Array, ""]]  # (reward, terminated) of a level's own task
+
+
 @struct
 class Level(Env):
     """A grid environment with MiniGrid's actions and observations.
@@ -124,9 +127,7 @@ class Level(Env):
     def time_limit(self) -> int | None:
         """How many steps an episode may take if `max_steps` is None; None: `limit_of` reads it from the state."""
 
-    def judge(
-        self, before: GridState, after: GridState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: GridState, after: GridState, action: Int[Array, ""]) -> Judgement:
         """(reward, terminated) of the level's own task, in addition to goal and lava. Default: (0, False)."""
         del before, after, action
         return jnp.float32(0), jnp.bool_(False)

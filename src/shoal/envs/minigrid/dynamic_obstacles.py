@@ -10,7 +10,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt16, UInt32
+from jaxtyping import Array, Int, UInt16, UInt32
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -19,7 +19,7 @@ from shoal.envs.minigrid.start import CORNER, RIGHT, check_start, random_pose
 from shoal.grid.actions import FORWARD, LEFT, cell_at, cell_mask
 from shoal.grid.cells import EMPTY, GOAL, WALL, cell, is_a
 from shoal.grid.layout import empty_room
-from shoal.grid.level import GridState, SquareLevel, begin, in_front
+from shoal.grid.level import GridState, Judgement, SquareLevel, begin, in_front
 from shoal.ops.loops import short_scan, short_sum
 
 BLUE_BALL = cell("ball", "blue")
@@ -146,9 +146,7 @@ class DynamicObstacles(SquareLevel):
         grid = jnp.where(state.grid == BLUE_BALL, EMPTY, state.grid)
         return state.replace(grid=self._with_balls(grid, x, y), ball_x=x, ball_y=y)
 
-    def judge(
-        self, before: GridState, after: GridState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: GridState, after: GridState, action: Int[Array, ""]) -> Judgement:
         """Walking towards a ball or a wall costs 1 and ends the episode, even if the ball moves away in this step."""
         front = cell_at(before.grid, *in_front(before), WALL)
         collides = (action == FORWARD) & (front != EMPTY) & ~is_a(front, "goal")

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+from jaxtyping import Array, Int, UInt8, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -15,7 +15,7 @@ from shoal.core.struct import static, struct
 from shoal.envs.minigrid.things import check_room
 from shoal.grid.cells import BALL, EMPTY, KEY, with_color
 from shoal.grid.layout import choose, empty_room, place_each, random_color
-from shoal.grid.level import GridState, SquareLevel, begin
+from shoal.grid.level import GridState, Judgement, SquareLevel, begin
 from shoal.grid.words import encode, fill, look_words
 
 WORDINGS = ("get a {} {}", "go get a {} {}", "fetch a {} {}", "go fetch a {} {}", "you must fetch a {} {}")
@@ -70,9 +70,7 @@ class Fetch(SquareLevel):
             wording=jax.random.randint(k_wording, (), 0, len(WORDINGS)),
         )
 
-    def judge(
-        self, before: FetchState, after: FetchState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: FetchState, after: FetchState, action: Int[Array, ""]) -> Judgement:
         """The object that the agent carries decides."""
         del before, action
         return jnp.where(after.carrying == after.target, self.success(after), 0), after.carrying != EMPTY

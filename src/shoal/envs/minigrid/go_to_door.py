@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+from jaxtyping import Array, Int, UInt8, UInt16
 
 from shoal.core.env import Key
 from shoal.core.form import computed_once
@@ -17,7 +17,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import DONE, TOGGLE
 from shoal.grid.cells import COLORS, EMPTY, WALL, cell, color_of, with_color
 from shoal.grid.layout import between, distinct
-from shoal.grid.level import GridState, SquareLevel, begin
+from shoal.grid.level import GridState, Judgement, SquareLevel, begin
 from shoal.grid.words import color_word, fill
 
 
@@ -42,9 +42,7 @@ class GoTo(SquareLevel):
 
     see_through_walls: bool = static(True, choices=(False, True), help="whether the agent sees the cells behind walls")
 
-    def judge(
-        self, before: GoToState, after: GoToState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: GoToState, after: GoToState, action: Int[Array, ""]) -> Judgement:
         """Only the actions "done" and "toggle" decide."""
         del before
         distance = jnp.abs(after.x - after.target_x) + jnp.abs(after.y - after.target_y)

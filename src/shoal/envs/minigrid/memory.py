@@ -8,7 +8,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -16,7 +16,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import cell_mask
 from shoal.grid.cells import WALL, cell
 from shoal.grid.layout import column, empty_room, rectangle
-from shoal.grid.level import GridState, SquareLevel, begin
+from shoal.grid.level import GridState, Judgement, SquareLevel, begin
 
 
 @struct
@@ -81,9 +81,7 @@ class Memory(SquareLevel):
             match_y=jnp.where(first_is_key == upper_is_key, middle - 1, middle + 1).astype(jnp.int32),
         )
 
-    def judge(
-        self, before: MemoryState, after: MemoryState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: MemoryState, after: MemoryState, action: Int[Array, ""]) -> Judgement:
         """Each side of the split ends the episode; the correct one is a success."""
         del before, action
         is_at_split = after.x == after.split_x

@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+from jaxtyping import Array, Int, UInt8, UInt16
 
 from shoal.core.struct import struct
 from shoal.grid.actions import PICKUP
 from shoal.grid.cells import color_of, object_of
-from shoal.grid.level import GridState, Level
+from shoal.grid.level import GridState, Judgement, Level
 from shoal.grid.words import color_word, fill, object_word
 
 
@@ -30,9 +30,7 @@ class PickUp(Level):
         color, number = (jnp.asarray(part(state.target)) for part in (color_of, object_of))
         return fill(self.task, color_word(color), object_word(number))
 
-    def judge(
-        self, before: PickUpState, after: PickUpState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: PickUpState, after: PickUpState, action: Int[Array, ""]) -> Judgement:
         """Success, and the end, when the agent picks up the target."""
         del before
         has_it = (action == PICKUP) & (after.carrying == after.target)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
+from jaxtyping import Array, Int, UInt8, UInt16
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -17,7 +17,7 @@ from shoal.envs.minigrid.things import MOST_THINGS, different_things
 from shoal.grid.actions import DROP
 from shoal.grid.cells import EMPTY
 from shoal.grid.layout import choose, empty_room, place_each
-from shoal.grid.level import GridState, SquareLevel, begin, in_front
+from shoal.grid.level import GridState, Judgement, SquareLevel, begin, in_front
 from shoal.grid.words import fill, look_words
 
 
@@ -82,9 +82,7 @@ class PutNear(SquareLevel):
             target_y=thing_y[target],
         )
 
-    def judge(
-        self, before: PutNearState, after: PutNearState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: PutNearState, after: PutNearState, action: Int[Array, ""]) -> Judgement:
         """Carrying a wrong object ends the episode; so does a drop, with success if the object is near the target."""
         is_wrong = (after.carrying != EMPTY) & (after.carrying != after.moved)
         drops = (action == DROP) & (before.carrying != EMPTY)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -15,7 +15,7 @@ from shoal.core.struct import static, struct
 from shoal.grid.actions import cell_mask
 from shoal.grid.cells import cell, is_a, is_shut
 from shoal.grid.layout import empty_room, walled
-from shoal.grid.level import GridState, Level, begin
+from shoal.grid.level import GridState, Judgement, Level, begin
 
 
 @env("MiniGrid-RedBlueDoors-6x6-v0", size=6)
@@ -59,9 +59,7 @@ class RedBlueDoors(Level):
         grid = jnp.where(cell_mask(self.shape, right, blue), cell("door", "blue", "closed"), grid)
         return GridState(**begin(grid, left + dx, y, jax.random.randint(k_direction, (), 0, 4)))
 
-    def judge(
-        self, before: GridState, after: GridState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: GridState, after: GridState, action: Int[Array, ""]) -> Judgement:
         """An open blue door ends the episode; so does an open red door if the blue one was closed in this step."""
         del action
         red_was, blue_was = self._are_open(before)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Int
 
 from shoal.core.env import Key
 from shoal.core.registry import env
@@ -15,7 +15,7 @@ from shoal.core.struct import struct
 from shoal.grid.actions import TOGGLE, cell_at
 from shoal.grid.cells import KEY, WALL, cell, is_a, is_shut, with_color
 from shoal.grid.layout import random_color
-from shoal.grid.level import GridState, Level, begin, in_front
+from shoal.grid.level import GridState, Judgement, Level, begin, in_front
 from shoal.grid.rooms import RIGHT, Rooms
 
 ROOMS = Rooms(columns=2, rows=1, size=6)
@@ -52,9 +52,7 @@ class Unlock(Level):
         plan = plan.with_thing(k_key, (0, 0), with_color(KEY, color)).with_agent(k_agent, (0, 0))
         return GridState(**begin(plan.grid, plan.x, plan.y, plan.direction))
 
-    def judge(
-        self, before: GridState, after: GridState, action: Int[Array, ""]
-    ) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    def judge(self, before: GridState, after: GridState, action: Int[Array, ""]) -> Judgement:
         """Success, and the end, when the agent has opened the door."""
         del before
         front = cell_at(after.grid, *in_front(after), WALL)
