@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Agent, AgentState, Metrics
-from shoal.core.env import Key
-from shoal.core.form import chosen, in_form
+from shoal.core.env import Key, State, Transition
+from shoal.core.form import CPU, chosen, in_form, using
 from shoal.core.keys import stream
 from shoal.core.struct import Struct, struct
+from shoal.core.wrappers.base import Wrapper
 from shoal.rollouts.evaluate import Evaluation
 from shoal.rollouts.rollout import EnvStates, Trajectory
 from shoal.specs.roster import Roster
@@ -35,6 +36,16 @@ class HostMember(Struct):
     state: AgentState
     alive: Any
     episodes: Episodes
+
+
+@struct
+class StandingStill(Wrapper):
+    """An environment whose steps do nothing, so that an update can be traced for the shapes of its metrics."""
+
+    def transition(self, state: State, action: Any, noise: Any) -> Transition[State]:
+        """Return the state as it is."""
+        del action, noise
+        return state, jnp.float32(0), jnp.bool_(False), {}
 
 
 class RolloutInputs(NamedTuple):
@@ -220,16 +231,10 @@ class HostPopulation:
     def _no_metrics(self, m: int) -> Metrics:
         def one_update(agent: Any, env: Any) -> Metrics:
             state = begin(agent, env, jnp.int32(0), self.key).state
-            inputs = rollout_inputs(agent, state)
-            states: Any = state.env_states
-            action, output, _ = act(
-                agent, state, inputs.noise, inputs.carry, states.state.obs, states.state.mask, jnp.int32(0)
-            )
-            return agent.learn_from(
-                state, _like_trajectory(agent, states, action, output), inputs.carry, state.key, jnp.int32(0)
-            )[1]
+            return agent.update(state, StandingStill(env), jnp.int32(0))[1]
 
-        return no_metrics(jax.eval_shape(one_update, self._agent(m), self._env(m)))
+        with using(CPU):
+            return no_metrics(jax.eval_shape(one_update, self._agent(m), self._env(m)))
 
     def _begin_member(self, m: int) -> None:
         if self.envs[m] is not None:
@@ -295,30 +300,6 @@ def learn(
     state = member.state.replace(key=key, env_states=env_states)
     state, metrics = agent.learn_from(state, trajectory, carry, k_learn, clock)
     return after_update(member, agent, state, metrics, total)
-
-
-def _like_trajectory(agent: Any, states: Any, action: Any, output: Any) -> Trajectory:
-    """Return a trajectory of zeros with the shapes of those that are collected; for `eval_shape`."""
-    steps, slots = agent.rollout.num_steps, agent.rollout.final_slots
-
-    def rows(tree: Any, count: int) -> Any:
-        return jax.tree.map(lambda x: jnp.zeros((count, *jnp.shape(x)), jnp.result_type(x)), tree)
-
-    obs, mask, number = states.state.obs, states.state.mask, states.episode_return
-    flag, count = number > 0, states.state.time
-    columns = {
-        "obs": obs, "mask": mask, "action": action, "policy_output": output, "reward": number, "terminated": flag,
-        "truncated": flag, "is_first": flag, "episode_return": number, "episode_length": count, "final_slot": count,
-    }  # fmt: skip
-    return Trajectory(
-        **{name: rows(column, steps) for name, column in columns.items()},
-        info={},
-        last_obs=obs,
-        last_mask=mask,
-        final_obs=rows(obs, slots),
-        final_mask=rows(mask, slots),
-        num_first_states=steps,
-    )
 
 
 def _in_numpy(tree: Any) -> Any:
