@@ -18,7 +18,7 @@ from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
-from shoal.training.policy import open_run
+from shoal.training.policy import load_policies
 from shoal.training.stopping import Stopped
 from stops import Request, assert_same_run, assert_stopped_within_a_record
 from tiny import SILENT
@@ -204,7 +204,7 @@ def test_a_split_run_resumes_on_the_same_devices_or_on_others(devices, split, tm
 
 def test_a_policy_of_a_split_run_is_read_with_one_device(split):
     assert split[0].plan.placement.split.devices == 2
-    folder, plan = open_run(split[0].folder.path)
+    plan, folder = load_policies(split[0].folder.path)[0], split[0].folder
     assert folder.read_spec().devices_per_member == 2 and plan.placement.split is None
     assert plan.agent.rollout.num_envs == ENVS
 

@@ -195,7 +195,10 @@ def load_policies(
     Raises FileNotFoundError if there is no run, CheckpointError if its checkpoint is missing or damaged, and
     ValueError for a run that needs `agent=` or `env=`, because no file can describe them.
     """
-    folder, plan = open_run(path, agent, env, trust_source=trust_source)
+    folder = RunFolder(path)
+    spec = check_complete(folder, agent, env, trust_source=trust_source)
+    # A policy can be read where there are fewer devices than the run had.
+    plan = make_plan(dataclasses.replace(spec, devices_per_member=0), agent, env)
     if which not in ("last", "best"):
         raise ValueError(f"which={which!r} is unknown. Choose 'last' or 'best'.")
     return plan, policies_of(plan, folder, which)
@@ -247,16 +250,6 @@ def checkpoint_of(folder: RunFolder, which: str) -> Path:
     if found is None:
         raise CheckpointError(f"{folder.path} has no checkpoint yet: its first chunk was never finished.")
     return found
-
-
-def open_run(
-    path: Path | str, agent: Agent | None = None, env: Env | None = None, *, trust_source: bool = False
-) -> tuple[RunFolder, Plan]:
-    """Return the folder of a run and its plan. Raises ValueError if the run needs `agent=` or `env=` from Python."""
-    folder = RunFolder(path)
-    spec = check_complete(folder, agent, env, trust_source=trust_source)
-    # A policy can be read where there are fewer devices than the run had.
-    return folder, make_plan(dataclasses.replace(spec, devices_per_member=0), agent, env)
 
 
 def check_complete(
