@@ -14,7 +14,7 @@ from shoal.core.struct import fill_caps, to_arrays
 from shoal.ops.replay import Transitions
 from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
-from shoal.training.program import ChunkMetrics, Member, train_chunk
+from shoal.training.program import Member, train_chunk
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -298,7 +298,7 @@ def test_losses_are_averages_over_the_gradient_steps_that_were_made():
 
     def chunk(member, clock, updates):
         member, total = jax.jit(train_chunk)(member, agent, env, None, jnp.int32(clock), jnp.int32(updates))
-        return member, ChunkMetrics.of(total)
+        return member, total
 
     first, metrics = chunk(member, 0, 2)
     assert metrics.weight == 0 and np.isnan(metrics.mean_losses["loss"])

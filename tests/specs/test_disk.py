@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import pytest
 
+from shoal.core.agent import Metrics
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.specs.disk import replace
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
-from shoal.training.program import ChunkMetrics
 from shoal.training.recording import save_demonstrations
 from shoal.training.records import Records
 from shoal.viz.curves import learning_curves
@@ -42,7 +42,7 @@ def test_files_of_a_run_are_flushed_with_their_names(flushed, tmp_path):
 def test_curves_are_flushed(flushed, tmp_path):
     records = Records(1)
     nothing = jax.tree.map(lambda x: np.asarray(x)[None], EpisodeStats.zero())
-    records.append(1, 1.0, ChunkMetrics(nothing, {}), np.array([True]), None)
+    records.append(1, 1.0, Metrics(nothing, {}), np.array([True]), None)
     records.save(RunFolder(tmp_path))
     assert flushed(tmp_path / "curves.npz") and flushed(tmp_path)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.rollouts.episodes import EpisodeStats
 from shoal.rollouts.evaluate import Evaluation
@@ -14,7 +15,6 @@ from shoal.tracking.events import Recorded
 from shoal.tracking.jsonl import JsonLines
 from shoal.training import curve_files
 from shoal.training.folder import RunFolder
-from shoal.training.program import ChunkMetrics
 from shoal.training.records import Records, member_scores
 
 
@@ -32,7 +32,7 @@ def test_means_give_all_episodes_the_same_weight_and_are_nan_without_episodes():
     once = members(([1.0, 2.0, 9.0], [1, 2, 3]), ([], []))
     twice = jax.tree.map(np.asarray, jax.vmap(EpisodeStats.merge)(once, members(([0.0], [10]), ([], []))))
     lines = [
-        records.append(100 * (i + 1), 1.0, ChunkMetrics(stats, {}), np.array([True, True]), None)
+        records.append(100 * (i + 1), 1.0, Metrics(stats, {}), np.array([True, True]), None)
         for i, stats in enumerate((once, twice, members(([], []), ([], []))))
     ]
     curves = records.arrays()
@@ -52,7 +52,7 @@ def write_records(folder, count):
     records, alive, fingerprints = Records(2), np.array([True, True]), []
     sink = JsonLines(folder.path / "metrics.jsonl")
     for i in range(count):
-        metrics = ChunkMetrics(members(([], []), ([float(i), 7.0], [1, 2])), {})
+        metrics = Metrics(members(([], []), ([float(i), 7.0], [1, 2])), {})
         line = records.append(100 * (i + 1), 0.5 * i, metrics, alive, None)
         records.save(folder)
         sink.receive(Recorded(i + 1, line, 1.0, None))
@@ -102,7 +102,7 @@ def test_evaluations_of_idle_slots_do_not_count():
 
 def test_a_later_record_that_widens_a_column_is_no_damage(tmp_path):
     folder, records, alive = RunFolder(tmp_path), Records(2), np.array([True, True])
-    stats = ChunkMetrics(members(([1.0], [1]), ([2.0], [1])), {})
+    stats = Metrics(members(([1.0], [1]), ([2.0], [1])), {})
     one = Evaluation(jnp.ones(3), jnp.ones(3, jnp.int32), jnp.ones(3, bool))
     played = jax.tree.map(lambda x: jnp.stack([x, x]), one)
     for evaluation in (played, None):
@@ -126,7 +126,7 @@ def long_run(tmp_path, monkeypatch):
     one = Evaluation(jnp.ones(3), jnp.ones(3, jnp.int32), jnp.ones(3, bool))
     played = jax.tree.map(lambda x: np.stack([x, x]), one)
     for i in range(50):
-        metrics = ChunkMetrics(jax.tree.map(lambda x, i=i: x + np.asarray(i, x.dtype), stats), {})
+        metrics = Metrics(jax.tree.map(lambda x, i=i: x + np.asarray(i, x.dtype), stats), {})
         records.append(100 * (i + 1), 0.5 * i, metrics, alive, played if i < 9 else None)  # the tenth widens a column
         records.save(folder)
         found.append((folder.read_curves(2), records.fingerprint()))
@@ -159,7 +159,7 @@ def test_a_long_run_goes_on_from_any_record(long_run):
         assert_curves(again.arrays(), records, count)
         assert again.fingerprint() == found[count - 1][1]
     again = Records.load(folder, 2, 46, found[45][1])
-    again.append(1, 1.0, ChunkMetrics(members(([1.0], [1]), ([2.0], [1])), {}), np.array([True, True]), None)
+    again.append(1, 1.0, Metrics(members(([1.0], [1]), ([2.0], [1])), {}), np.array([True, True]), None)
     again.save(folder)  # the records of the former process after record 46 are gone
     assert len(folder.read_curves(2)["env_steps"]) == 47 and written[-1] == 47
 

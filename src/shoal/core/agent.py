@@ -71,6 +71,12 @@ class Metrics(Struct):
     weight: Any = 1.0  # weight of `losses` in an average over updates: the number of gradient steps, where it varies
     rounding: Any = None  # of the sums of losses and weights over many updates (`ops.sums`); None for one update
 
+    @property
+    def mean_losses(self) -> dict[str, np.ndarray]:
+        """The losses averaged over all updates, of sums on the host; NaN where there was no gradient step."""
+        with np.errstate(invalid="ignore"):
+            return {name: np.asarray(loss) / np.asarray(self.weight) for name, loss in self.losses.items()}
+
 
 Bound = TypeVar("Bound")
 

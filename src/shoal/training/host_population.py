@@ -26,7 +26,7 @@ from shoal.training.host_evaluation import evaluate_on_host, with_first_carries
 from shoal.training.placement import Placement
 from shoal.training.plan import Plan
 from shoal.training.population import kind_of
-from shoal.training.program import ChunkMetrics, Member, after_update, begin, no_metrics, reseed
+from shoal.training.program import Member, after_update, begin, no_metrics, reseed
 
 
 @struct
@@ -99,12 +99,12 @@ class HostPopulation:
         totals = self._totals or [self._no_metrics(m) for m in slots]
         self._totals = [self._train(m, totals[m], clock, updates) for m in slots]
 
-    def end_record(self) -> tuple[ChunkMetrics, np.ndarray]:
+    def end_record(self) -> tuple[Metrics, np.ndarray]:
         """Return the metrics of all updates since the last record, and begin those of the next one.
 
         They are (metrics [M], whether the losses and weights of the members are finite [M]).
         """
-        metrics, self._totals = ChunkMetrics.of(self.totals()), []
+        metrics, self._totals = self.totals(), []
         return metrics, np.asarray([bool(member.alive) for member in self.members])
 
     def totals(self) -> Metrics:

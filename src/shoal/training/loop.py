@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shoal.core.agent import Metrics
 from shoal.core.env import NAN_STATE
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import Key, make_key, stream
@@ -41,7 +42,6 @@ from shoal.training.plan import Plan, schedule_of
 from shoal.training.policy import Policies, policy_states, upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
-from shoal.training.program import ChunkMetrics
 from shoal.training.records import Records, member_scores, score_summary
 from shoal.training.reuse import reuse_warning
 from shoal.training.run_state import RunState
@@ -301,7 +301,7 @@ class Run:
         """Whether a part of a chunk is done: a request to stop ended it before its record."""
         return self.state.updates > self._recorded_updates
 
-    def _train_to(self, last: int, stop: StopRequest | None) -> tuple[ChunkMetrics, np.ndarray] | None:
+    def _train_to(self, last: int, stop: StopRequest | None) -> tuple[Metrics, np.ndarray] | None:
         """Train until `last` updates are done: (the metrics of the chunk [M], whether members are finite [M]).
 
         Return None if a request to stop ended the chunk before. A chunk in waves is one piece, because each piece moves
@@ -419,7 +419,7 @@ class Run:
             self.state = self.state.replace(finished=True)
             self.sinks.say(f"the run ends here: {why}")
 
-    def _report_nan(self, metrics: ChunkMetrics, evaluation: Evaluation | None) -> None:
+    def _report_nan(self, metrics: Metrics, evaluation: Evaluation | None) -> None:
         """Say once that returns are NaN, and of which member."""
         is_nan = (np.asarray(metrics.episodes.count) > 0) & np.isnan(metrics.episodes.return_sum)
         if evaluation is not None:
@@ -432,7 +432,7 @@ class Run:
             f"({self.plan.names(self.state.roster)[first]}) for example: {NAN_STATE}"
         )
 
-    def _report_reuse(self, metrics: ChunkMetrics, updates: int) -> None:
+    def _report_reuse(self, metrics: Metrics, updates: int) -> None:
         """Warn once if many episodes began in a state of the reset bank that had been used before."""
         rollout, episodes = self.plan.agent.rollout, metrics.episodes
         if self._warned_of_reuse or rollout is None:

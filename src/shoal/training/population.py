@@ -24,7 +24,6 @@ from shoal.specs.selector import FRESH, REST
 from shoal.training.placement import joined_leaves
 from shoal.training.plan import Plan, memory_errors
 from shoal.training.program import (
-    ChunkMetrics,
     Member,
     begin,
     evaluator,
@@ -117,14 +116,12 @@ class Population:
             self._store(wave, [member for member, _ in results])
             self._totals[wave] = [total for _, total in results]
 
-    def end_record(self) -> tuple[ChunkMetrics, np.ndarray]:
+    def end_record(self) -> tuple[Metrics, np.ndarray]:
         """Return the metrics of all updates since the last record, and begin those of the next one.
 
         They are (metrics [M], whether the losses and weights of the members are finite [M]).
         """
-        waves = zip(self.plan.waves, self._totals, strict=True)
-        metrics = joined([self._gather(span, [*map(ChunkMetrics.of, parts)]) for span, parts in waves])
-        self._totals = [None] * len(self._totals)
+        metrics, self._totals = self.totals(), [None] * len(self._totals)
         return metrics, self._of_members(lambda member: member.alive)
 
     def totals(self) -> Metrics:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Int
 
@@ -154,25 +153,6 @@ def no_metrics(like: Metrics) -> Metrics:
     """Return the metrics of no update of one member, in the dtypes of others."""
     zero = jax.tree.map(lambda x: jnp.zeros((), x.dtype), like)
     return zero.replace(episodes=type(zero.episodes).zero(), rounding=(zero.losses, zero.weight))
-
-
-class ChunkMetrics(NamedTuple):
-    """The sums over the updates of a chunk that a record is made of."""
-
-    episodes: Any  # `rollouts.episodes.EpisodeStats`
-    losses: dict[str, Any]
-    weight: Any = 1.0  # sum of the weights of the losses
-
-    @classmethod
-    def of(cls, total: Metrics) -> "ChunkMetrics":
-        """Return these parts of the metrics of a chunk."""
-        return cls(total.episodes, total.losses, total.weight)
-
-    @property
-    def mean_losses(self) -> dict[str, Any]:
-        """The losses averaged over the chunk; NaN where there was no gradient step."""
-        with np.errstate(invalid="ignore"):
-            return {name: np.asarray(loss) / np.asarray(self.weight) for name, loss in self.losses.items()}
 
 
 def where_alive(alive: Bool[Array, ""], new: Any, old: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.agent import Metrics
 from shoal.core.errors import DamagedError
 from shoal.ops.statistics import bootstrap_interval, iqm, quantiles
 from shoal.rollouts.evaluate import Evaluation
@@ -13,7 +14,6 @@ from shoal.specs.roster import NOBODY
 from shoal.tracking.jsonl import as_line
 from shoal.training import curve_files
 from shoal.training.folder import RunFolder, json_ready
-from shoal.training.program import ChunkMetrics
 from shoal.training.reading import damaged
 
 WIDEST = {"b": "?", "i": "<i8", "u": "<u8", "f": "<f8"}  # by kind of dtype
@@ -39,7 +39,7 @@ class Records:
         self,
         env_steps: int,
         wall_seconds: float,
-        metrics: ChunkMetrics,
+        metrics: Metrics,
         alive: np.ndarray,
         evaluation: Evaluation | None,
         slots: Mapping[str, np.ndarray] | None = None,
