@@ -543,12 +543,9 @@ class Run:
             self.sinks.receive(turned)
 
     def _begin(self) -> None:
-        selector, roster = self.plan.selector, self.plan.roster
-        if selector is not None:
-            selector_state, changes = selector.begin(roster, stream(self.key, "selector"))
-            roster = roster.changed(changes)
-            self.state = RunState.first(roster).replace(selector=selector_state)
-            self.population.apply(np.arange(self.plan.members), roster)
+        self.state = self._first_state()
+        if self.plan.selector is not None:
+            self.population.apply(np.arange(self.plan.members), self.state.roster)
         self.population.begin()
         if self.plan.spec.init:
             members = with_policies(self.plan, self.population.to_host(), first_policies(self.plan))
@@ -573,7 +570,7 @@ class Run:
 
     def _restore_from(self, path: Path) -> None:
         about, spec = checkpoint.read_about(path), self.folder.spec_hash
-        self._begin_state()
+        self.state = self._first_state()  # a checkpoint is restored into its structure
         members = checkpoint.restore(path, checkpoint.LEARNERS, self.population.shapes(), spec)
         check_revision(self.plan, self._policies_of(members), about)
         arrays = checkpoint.restore(path, checkpoint.RUN, self.state.arrays(), spec)
@@ -591,11 +588,8 @@ class Run:
             self.sinks.say(note)
         self._restore_best(members)
 
-    def _begin_state(self) -> None:
-        """Set the state of a run that begins. A checkpoint is restored into its structure."""
-        selector, roster = self.plan.selector, self.plan.roster
-        selector_state = None if selector is None else selector.begin(roster, stream(self.key, "selector"))[0]
-        self.state = RunState.first(roster).replace(selector=selector_state)
+    def _first_state(self) -> RunState:
+        return RunState.first(self.plan.roster, self.plan.selector, stream(self.key, "selector"))
 
     def _restore_best(self, members: Any) -> None:
         if not any(self.plan.evaluates(record) for record in range(len(self.records))):

@@ -234,8 +234,7 @@ def _roster(plan: Plan, folder: RunFolder) -> Roster:
     """Return the roster at the last checkpoint. Without a selector it is always the first one."""
     if plan.selector is None:
         return plan.roster
-    selector_state = plan.selector.begin(plan.roster, make_key(0))[0]
-    like = RunState.first(plan.roster).replace(selector=selector_state).arrays()
+    like = RunState.first(plan.roster, plan.selector).arrays()
     path = checkpoint_of(folder, "last")
     return plan.roster.restored(checkpoint.restore(path, checkpoint.RUN, like, folder.spec_hash)["roster"])
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.keys import Key, make_key
 from shoal.specs.roster import NOBODY, Roster
-from shoal.specs.selector import FRESH, REST, Turnover
+from shoal.specs.selector import FRESH, REST, Selector, Turnover
 from shoal.training.folder import json_ready
 
 
@@ -28,10 +29,14 @@ class RunState:
     reached: np.ndarray | None = None  # [M], the updates after which `stop_at` ended a member, or 0; None before that
 
     @classmethod
-    def first(cls, roster: Roster) -> "RunState":
-        """Return the state of a run that begins with this roster."""
+    def first(cls, roster: Roster, selector: Selector | None = None, key: Key | None = None) -> "RunState":
+        """Return the state of a run that begins with this roster, as its selector changes it. `key` is consumed."""
+        selector_state = None
+        if selector is not None:
+            selector_state, changes = selector.begin(roster, make_key(0) if key is None else key)
+            roster = roster.changed(changes)
         members = len(roster.seed_index)
-        return cls(roster, np.full(members, -np.inf), next_occupant=members)
+        return cls(roster, np.full(members, -np.inf), next_occupant=members, selector=selector_state)
 
     def replace(self, **changes: Any) -> "RunState":
         """A copy with some fields changed."""
