@@ -119,6 +119,13 @@ def python_numbers(value: Any) -> Any:
     return python_number(value)
 
 
+def with_tuples(value: Any) -> Any:
+    """Return a value with tuples in the place of its lists, also within lists and dicts."""
+    if isinstance(value, dict):
+        return {name: with_tuples(part) for name, part in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
+
+
 def check_path(path: str | os.PathLike, start: str = "") -> None:
     """Raise ValueError, which begins with `start`, for a path that no file can have."""
     text = str(path)

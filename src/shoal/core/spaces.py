@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from shoal.core.errors import in_digits
 from shoal.core.keys import Key
+from shoal.core.kinds import with_tuples
 
 MOST_NUMBERS = 2**28  # in one element of a Box
 
@@ -508,7 +509,7 @@ def _hashable(side: Any) -> Any:
     array = np.asarray(side)
     if array.size and (array == array.flat[0]).all():
         return array.flat[0].item()  # one number for all elements, so that equal boxes compare equal
-    return _nested_tuples(array.tolist())
+    return with_tuples(array.tolist())
 
 
 def _suffix_unless(usual: Any, dtype: np.dtype) -> str:
@@ -520,10 +521,6 @@ def _shortest(side: Any, dtype: np.dtype) -> Any:
     if isinstance(side, tuple):
         return tuple(_shortest(part, dtype) for part in side)
     return float(str(np.asarray(side, dtype))) if np.issubdtype(dtype, np.floating) else side
-
-
-def _nested_tuples(value: Any) -> Any:
-    return tuple(_nested_tuples(v) for v in value) if isinstance(value, list) else value
 
 
 def _all(answers: Any) -> Bool[Array, ""]:

@@ -4,6 +4,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shoal.core.kinds import with_tuples
+
 SIZES = ("generations", "candidates", "seeds", "steps", "records")
 
 
@@ -17,32 +19,18 @@ class Experiment(NamedTuple):
     env: str
     vary: dict[str, Any]  # by path: the name of a struct to start from, a range, or () for the declared range
     sizes: dict[str, int]  # by name of `SIZES`
-    fields: dict[str, Any]
-    env_fields: dict[str, Any]
-    options: dict[str, Any]  # fields of `Evolve`
+    fields: dict[str, Any] = {}
+    env_fields: dict[str, Any] = {}
+    options: dict[str, Any] = {}  # fields of `Evolve`
 
 
 def experiments() -> dict[str, Experiment]:
     """Return all experiments by name."""
     with open(Path(__file__).with_name("experiments.toml"), "rb") as file:
         tables = tomllib.load(file)
-    return {name: _experiment(name, table) for name, table in tables.items()}
+    return {name: _experiment(name, with_tuples(table)) for name, table in tables.items()}
 
 
 def _experiment(name: str, table: dict[str, Any]) -> Experiment:
-    return Experiment(
-        name=name,
-        about=table["about"],
-        evidence=table["evidence"],
-        agent=table["agent"],
-        env=table["env"],
-        vary={path: _tuples(start) for path, start in table["vary"].items()},
-        sizes={size: table[size] for size in SIZES if size in table},
-        fields={path: _tuples(value) for path, value in table.get("fields", {}).items()},
-        env_fields={path: _tuples(value) for path, value in table.get("env_fields", {}).items()},
-        options=table.get("options", {}),
-    )
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    sizes = {size: table.pop(size) for size in SIZES if size in table}
+    return Experiment(name=name, sizes=sizes, **table)

@@ -33,7 +33,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
-from shoal.core.kinds import python_number
+from shoal.core.kinds import python_number, with_tuples
 from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry
 from shoal.core.struct import Struct, info_of
 from shoal.core.user_code import is_installed
@@ -77,7 +77,7 @@ def describe(value: Any) -> Any:
         return Described("dict", "", {name: describe(part) for name, part in value.items()})
     if isinstance(value, (np.ndarray, jax.Array)) and _is_small(value):
         array = np.asarray(value)
-        return Described("array", str(array.dtype), {"values": _tuples(array.tolist())})
+        return Described("array", str(array.dtype), {"values": with_tuples(array.tolist())})
     if _is_dtype(value):
         return Described("dtype", str(np.dtype(value)))  # type: ignore[call-overload]  # as _is_dtype says
     if is_described_class(type(value)):
@@ -301,10 +301,6 @@ def _unpacked(dtype: str, fields: Mapping[str, Any]) -> list:
         return np.frombuffer(content, np.dtype(dtype).newbyteorder("<")).reshape(fields["shape"]).tolist()
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"the array of {dtype} cannot be read: {error}") from error
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(part) for part in value) if isinstance(value, list) else value
 
 
 def _equal(a: Any, b: Any) -> bool:

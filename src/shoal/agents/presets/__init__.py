@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.core.errors import did_you_mean, unknown_field
-from shoal.core.kinds import checked_kinds
+from shoal.core.kinds import checked_kinds, with_tuples
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.struct import static_fields
 
@@ -100,8 +100,8 @@ def read_tables(path: Path) -> dict[str, dict[str, Any]]:
 
 def _preset(agent: str, name: str, table: Mapping[str, Any], path: Path) -> Preset:
     cls = AGENTS[agent].cls
-    fields = {key: _tuples(value) for key, value in table.items() if key not in ("env", "steps", "evidence")}
-    env_fields = {key: _tuples(value) for key, value in table.get("env", {}).items()}
+    fields = {key: with_tuples(value) for key, value in table.items() if key not in ("env", "steps", "evidence")}
+    env_fields = {key: with_tuples(value) for key, value in table.get("env", {}).items()}
     where = f"preset [{name}] of {path.name}"
     if env_fields and ":" not in name:
         raise ValueError(f"{where} changes the environment: only a variant may, such as [{name}:changed].")
@@ -116,7 +116,3 @@ def _preset(agent: str, name: str, table: Mapping[str, Any], path: Path) -> Pres
     if not isinstance(evidence, str) or not evidence.strip():
         raise ValueError(f"{where} needs `evidence`, a sentence saying what was measured.")
     return Preset(agent, name, fields, env_fields, steps, evidence)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
