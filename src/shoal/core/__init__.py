@@ -1,1 +1,1 @@
-"""What all packages use: structs, spaces, random keys, the base classes of environments and agents, the registry."""
+"""The base of all packages: structs, spaces, random keys, the base classes of environments and agents, the registry."""

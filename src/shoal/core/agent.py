@@ -236,7 +236,7 @@ def _check_arguments(cls: type, args: Sequence[Any], fields: Mapping[str, Any]) 
         if name not in numbers or is_number(value):
             continue
         if callable(value) and not isinstance(value, type):
-            schedules = [each for each in SCHEDULES if each in numbers]
+            schedules = [schedule for schedule in SCHEDULES if schedule in numbers]
             are_set = f"The schedules of {cls.__name__} are set by {', '.join(schedules)}."
             has_none = f"{cls.__name__} has no schedules."
             raise TypeError(

@@ -277,12 +277,12 @@ OTHER_SUITES = {
 
 
 def meaning_of(name: str, meant: str) -> str:
-    """What shoal's name means, as a sentence, where a value of the other `name` is no value of it; empty otherwise."""
+    """The meaning of shoal's name in a sentence, where a value of the other `name` is no value of it; else empty."""
     return MEANINGS.get((_plain(name), _plain(meant)), "")
 
 
 def instead_of(kind: str, name: str) -> str:
-    """What to write instead of another library's agent or environment, as sentences; empty for any other name."""
+    """Sentences that say what to write instead of another library's agent or environment; empty for any other name."""
     if kind == "agent":
         remedy = OTHER_AGENTS.get(_plain(name).replace("_", ""), "")
         return f"Shoal has no agent of this name: {remedy}." if remedy else ""

@@ -276,7 +276,7 @@ def _one_step(
 
 
 def _results(env: Env, state: State, key: Key, action: Any) -> dict[str, Any]:
-    """What the hooks return for one action."""
+    """The results of the hooks for one action."""
     obs, after, reward, terminated, truncated, info = env.step(key, state, action)
     return {
         "mask": env.action_mask(state),

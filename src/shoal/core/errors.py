@@ -125,7 +125,7 @@ def did_you_mean(name: str, known: Iterable[str], aliases: Mapping[str, str] | N
     quantity there, a sentence says what it means here. `aliases` maps some of the known names to those that are
     suggested in their place.
     """
-    near = list(dict.fromkeys((aliases or {}).get(each, each) for each in _meant(name, known)))
+    near = list(dict.fromkeys((aliases or {}).get(meant, meant) for meant in _meant(name, known)))
     meaning = meaning_of(name, near[0]) if near else ""
     return f" Did you mean {' or '.join(near)}?{f' {meaning}' if meaning else ''}" if near else ""
 

@@ -36,7 +36,7 @@ class Simulator(Protocol):
 
 @struct
 class HostState(State):
-    """What a compiled program knows of an environment on the host."""
+    """The part of the state of an environment on the host that a compiled program has."""
 
     obs: Any
     mask: Any = None  # which actions are allowed; None if all actions always are

@@ -96,11 +96,11 @@ class Registry(Mapping[str, Entry]):
         """
 
         def decorate(cls: Cls) -> Cls:
-            for each in (name, *aliases):
-                other = self._entries.get(self._aliases.get(each, each))
+            for new in (name, *aliases):
+                other = self._entries.get(self._aliases.get(new, new))
                 if other and (other.cls.__module__, other.cls.__qualname__) != (cls.__module__, cls.__qualname__):
                     raise ValueError(
-                        f"{self.kind} {each!r} is already registered, by "
+                        f"{self.kind} {new!r} is already registered, by "
                         f"{other.cls.__module__}.{other.cls.__qualname__}. "
                         f"Choose another name for {cls.__module__}.{cls.__qualname__}."
                     )
@@ -135,7 +135,7 @@ class Registry(Mapping[str, Entry]):
                 raise ValueError(f"{name} is a file: {_classes_hint(Path(name), self.has_structs)}")
             if (file := Path(f"{name.partition('.')[0]}.py")).is_file():  # my_env or my_env.MyEnv
                 raise UnknownNameError(f"{name} is written as in Python: {_classes_hint(file, self.has_structs)}")
-            if other := next((each for each in REGISTRIES if each is not self and name in each), None):
+            if other := next((found for found in REGISTRIES if found is not self and name in found), None):
                 raise UnknownNameError(f"{name} is {_a(other.kind)}, not {_a(self.kind)}.")
             if Path(name).exists():
                 what = "file" if Path(name).is_file() else "folder"
@@ -208,7 +208,7 @@ class Registry(Mapping[str, Entry]):
         required = REQUIRED_METHODS.get(self.kind)
         if required and not hasattr(found, required):
             others = (_a(kind) for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))
-            raise ValueError(f"{is_none}{''.join(f' but {each}' for each in others)}: it has no `{required}`.")
+            raise ValueError(f"{is_none}{''.join(f' but {other}' for other in others)}: it has no `{required}`.")
         file = f"{Path(source).resolve()}:{attribute}"  # with which a run can be opened from any folder
         return Entry(file if source.endswith(".py") else path, found, {})
 

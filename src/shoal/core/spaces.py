@@ -410,7 +410,7 @@ def random_action(space: Space, mask: Bool[Array, "A"] | None, key: Key) -> Any:
         return space.sample(key)
     logits = [jnp.where(part, 0.0, -jnp.inf) for part in mask_parts(space, mask)]
     keys = [key] if isinstance(space, Discrete) else jax.random.split(key, len(logits))
-    choices = [jax.random.categorical(k, each) for k, each in zip(keys, logits, strict=True)]
+    choices = [jax.random.categorical(k, of_part) for k, of_part in zip(keys, logits, strict=True)]
     return (choices[0] if isinstance(space, Discrete) else jnp.stack(choices)).astype(space.dtype)  # type: ignore[union-attr]  # it has one
 
 

@@ -39,7 +39,7 @@ Value = TypeVar("Value")  # not typing.Self, which the runtime type checker of t
 
 @dataclasses.dataclass(frozen=True)
 class FieldInfo:
-    """What the field of a struct declares about itself, with `static`, `part`, `hyper` and the like."""
+    """The declarations of a field of a struct about itself, made with `static`, `part`, `hyper` and the like."""
 
     help: str = ""
     static: bool = False  # it shapes the program

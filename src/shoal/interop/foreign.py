@@ -25,7 +25,7 @@ from shoal.core.struct import Number, static, static_fields, struct
 
 
 class Facts(NamedTuple):
-    """What is known of another library's environment when its static options are known."""
+    """The parts of another library's environment that follow from its static options."""
 
     env: Any  # the environment of the library
     observation_space: Space
@@ -151,7 +151,7 @@ def declare(
     the class; `about` is its docstring.
     """
     numbers, options = numbers or {}, options or {}
-    types = {**{each: Number for each in numbers}, **{each: type(default) for each, default in options.items()}}
+    types = {**dict.fromkeys(numbers, Number), **{field: type(default) for field, default in options.items()}}
     body = {
         "__annotations__": types,
         "__doc__": about,
@@ -160,7 +160,7 @@ def declare(
         "id": name.partition("/")[2],
         **attributes,
         **numbers,
-        **{each: static(default) for each, default in options.items()},
+        **{field: static(default) for field, default in options.items()},
     }
     return struct(abc.ABCMeta(f"{base.__name__}[{name}]", (base,), body))
 

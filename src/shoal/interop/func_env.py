@@ -98,7 +98,7 @@ class ShoalFuncEnv(FuncEnv):
     def transition_info(
         self, state: Any, action: Any, next_state: FuncState, params: Env | None = None
     ) -> dict[str, Any]:
-        """What the step to `next_state` reports, with "truncated" (by the time limit) and, if any, the action mask."""
+        """The info of the step to `next_state`, with "truncated" (by the time limit) and, if any, the action mask."""
         return dict(next_state.info)
 
     def render_init(self, params: Env | None = None, **kwargs: Any) -> tuple[()]:
@@ -111,7 +111,7 @@ class ShoalFuncEnv(FuncEnv):
         if not states.time.shape:
             return render_state, np.asarray(env.render(states), np.uint8)
         one = (jax.tree.map(lambda x, e=e: x[e], states) for e in range(len(states.time)))
-        return render_state, tuple(np.asarray(env.render(each), np.uint8) for each in one)
+        return render_state, tuple(np.asarray(env.render(of_env), np.uint8) for of_env in one)
 
     def render_close(self, render_state: Any, params: Env | None = None) -> None:
         """Nothing is open."""
@@ -125,7 +125,7 @@ class ShoalFuncEnv(FuncEnv):
 
 
 class Rows:
-    """What `FuncState.at` returns."""
+    """Some rows of many states: the result of `FuncState.at`."""
 
     def __init__(self, states: FuncState, indices: Any = None) -> None:
         """The rows `indices` of `states` [E]."""

@@ -113,7 +113,7 @@ class ShoalEnv(gymnasium.Env):
             self._window = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs. Arrays become NumPy's, and a window stays here."""
+        """Pickled state without device arrays, which become NumPy's, and without the window, which stays here."""
         kept = {name: part for name, part in self.__dict__.items() if name not in OF_PROCESS}
         words = None if self._words is None else np.asarray(self._words)
         return {**kept, "_window": None, "_words": words, "env": jax.tree.map(np.asarray, self.env)}

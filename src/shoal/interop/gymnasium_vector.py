@@ -130,10 +130,10 @@ class ShoalVectorEnv(VectorEnv):
             raise gymnasium.error.ResetNeeded("render was called before the first reset: call `env.reset()` first.")
         state = jax.tree.unflatten(self._structure, as_arrays(self._state))
         one = (jax.tree.map(lambda x, e=e: x[e], state) for e in range(self.num_envs))
-        return tuple(np.asarray(self.env.render(each), np.uint8) for each in one)
+        return tuple(np.asarray(self.env.render(of_env), np.uint8) for of_env in one)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs. Arrays become NumPy's."""
+        """Pickled state without device arrays, which become NumPy's."""
         kept = {name: part for name, part in self.__dict__.items() if name not in OF_PROCESS}
         arrays = {name: jax.tree.map(np.asarray, kept[name]) for name in ON_DEVICE if name in kept}
         return {**kept, **arrays, "env": jax.tree.map(np.asarray, self.env)}
@@ -233,7 +233,7 @@ class ShoalVectorEnv(VectorEnv):
 
 
 def _mode(mode: AutoresetMode | str) -> AutoresetMode:
-    known = [each.value for each in AutoresetMode]
+    known = [known_mode.value for known_mode in AutoresetMode]
     if not isinstance(mode, AutoresetMode) and mode not in known:
         raise ValueError(f"autoreset_mode={mode!r} is unknown. Choose {', '.join(known[:-1])} or {known[-1]}.")
     return AutoresetMode(mode)

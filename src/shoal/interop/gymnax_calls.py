@@ -89,9 +89,9 @@ def space_of(space: Any, name: str, like: Any = None) -> Space:
     if kind == "Dict":
         parts = dict(space.spaces)
         likes = dict.fromkeys(parts) if like is None else like
-        return Dict({each: space_of(part, f"{each!r} of {name}", likes[each]) for each, part in parts.items()})
+        return Dict({key: space_of(part, f"{key!r} of {name}", likes[key]) for key, part in parts.items()})
     if kind == "Tuple":
         likes = [None] * len(space.spaces) if like is None else like
         pairs = enumerate(zip(space.spaces, likes, strict=True))
-        return Tuple(tuple(space_of(part, f"part {i} of {name}", each) for i, (part, each) in pairs))
+        return Tuple(tuple(space_of(part, f"part {i} of {name}", part_like) for i, (part, part_like) in pairs))
     raise TypeError(f"{name} is {space}, which shoal cannot hold: it has Discrete, Box, and Tuple and Dict of these.")

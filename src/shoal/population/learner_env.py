@@ -243,7 +243,7 @@ def _range(pair: AgentEnv, given: Any) -> tuple[str, Range]:
 
 def _possible(pair: AgentEnv) -> list[str]:
     found = hyperparameters(pair).items()
-    return [name for name, each in found if not each.static and _is_real(each) and each.search is not None]
+    return [name for name, hyper in found if not hyper.static and _is_real(hyper) and hyper.search is not None]
 
 
 def _is_real(found: Hyperparameter) -> bool:

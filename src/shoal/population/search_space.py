@@ -18,7 +18,7 @@ from shoal.core.struct import Struct
 
 
 class SearchSpace(NamedTuple):
-    """What varies, by path: the range of a number, or a struct with its first weights."""
+    """The ranges of numbers and the structs with their first weights that vary, by path."""
 
     varied: Mapping[str, Range | Struct]
 

@@ -160,9 +160,9 @@ class Slots(Selector):
         if settings is not None:
             columns = from_settings(settings)
             settings = [
-                {path: get(apply(setting, {path: value}), path) for path, value in each.items()} for each in settings
+                {path: get(apply(setting, {path: value}), path) for path, value in own.items()} for own in settings
             ]
-            values = {path: [each[path] for each in settings] for path in columns}
+            values = {path: [own[path] for own in settings] for path in columns}
             vary = {path: (min(column), max(column)) for path, column in values.items()}
         else:
             vary = dict(self.vary or {})
@@ -257,10 +257,10 @@ class Slots(Selector):
         free = np.flatnonzero(trial == NO_TRIAL)
         entering = source.ask(len(free)) if len(free) else []
         begun = free[: len(entering)]
-        trial[begun], age[begun] = [each.number for each in entering], 0
+        trial[begun], age[begun] = [new.number for new in entering], 0
         values = {path: np.array(column) for path, column in roster.hyperparameters.items()}
-        for group, each in zip(begun, entering, strict=True):
-            for path, value in each.values.items():
+        for group, new in zip(begun, entering, strict=True):
+            for path, value in new.values.items():
                 values[path][group * self.seeds : (group + 1) * self.seeds] = value
         is_new = np.isin(np.arange(len(trial)), begun)
         state = {

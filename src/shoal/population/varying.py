@@ -83,7 +83,7 @@ class Varying(Selector):
         return {"next_seed": next_seed, **self.first_state(len(roster.occupant))}, changes
 
     def first_state(self, members: int) -> dict[str, np.ndarray]:
-        """What a subclass adds to the selector's first state, by name. Default: nothing."""
+        """The arrays that a subclass adds to the selector's first state, by name. Default: nothing."""
         del members
         return {}
 

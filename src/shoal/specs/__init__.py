@@ -1,1 +1,1 @@
-"""What a run is, before anything is planned: its agent and environment by value, what varies, and its options."""
+"""Runs before anything is planned: the agent and the environment by value, what varies, and the options."""

@@ -34,7 +34,7 @@ def explaining_arguments(
     """
     signature = inspect.signature(function)
     own = signature.parameters.values()
-    known = [*(each.name for each in own if each.kind is not inspect.Parameter.VAR_KEYWORD), *also]
+    known = [*(parameter.name for parameter in own if parameter.kind is not inspect.Parameter.VAR_KEYWORD), *also]
 
     @functools.wraps(function)
     def explaining(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
@@ -48,7 +48,7 @@ def explaining_arguments(
         if isinstance(given.get("env"), (list, tuple)):
             several = "shoal.train_all takes a list of them" if "agent" in known else "call it once for each"
             raise TypeError(f"{function.__name__} takes one environment: {several}.")
-        for env in _each(given.get("env", given.get("envs"))):
+        for env in _several(given.get("env", given.get("envs"))):
             _check_value(function.__name__, "env", env, Env, ENVS)
         _check_options(valid)
         for name in ("sweep", "env_sweep"):
@@ -64,16 +64,16 @@ def explaining_arguments(
     return explaining
 
 
-def _each(envs: Any) -> Sequence[Any]:
+def _several(envs: Any) -> Sequence[Any]:
     return envs if isinstance(envs, (list, tuple)) else [envs]
 
 
 def _check_options(given: Mapping[str, Any]) -> None:
     """Raise TypeError for fields and sweeps that are no dict, sinks that are no list of sinks, and no selector."""
     for name, example in (("fields", "{'discount': 0.9}"), ("sweep", "{'discount': [0.9, 0.99]}")):
-        for each in (name, f"env_{name}"):
-            if given.get(each) is not None and not isinstance(given[each], Mapping):
-                raise TypeError(f"{each}={given[each]!r} is no dict: write names with values, as in {name}={example}.")
+        for own in (name, f"env_{name}"):
+            if given.get(own) is not None and not isinstance(given[own], Mapping):
+                raise TypeError(f"{own}={given[own]!r} is no dict: write names with values, as in {name}={example}.")
     sinks = given.get("sinks", ())
     if not isinstance(sinks, (list, tuple)) or not all(isinstance(sink, Sink) for sink in sinks):
         raise TypeError(
@@ -98,7 +98,7 @@ def _check_sweep(name: str, sweep: Any) -> None:
 
 def _check_owner(suffix: str, given: Mapping[str, Any], argument: str, kind: str) -> None:
     """Raise TypeError for a name in `sweep` that is a field of the environment, and the like in the other arguments."""
-    own, other = (_given_fields(each, given) for each in (kind, "agent" if kind == "env" else "env"))
+    own, other = (_given_fields(owner, given) for owner in (kind, "agent" if kind == "env" else "env"))
     for name, value in (given.get(argument) or {}).items():
         first, _, rest = str(name).partition(".")
         if kind == "env" and first == "env" and "env" not in own and rest.partition(".")[0] in own:
@@ -114,13 +114,13 @@ def _check_static(given: Mapping[str, Any], argument: str, kind: str) -> None:
     """Raise ValueError for a list of values of a static field, before the list is taken for a value of it."""
     fields = _given_fields(kind, given)
     for name, values in (given.get(argument) or {}).items():
-        if name in fields and any(is_static_field(fields[name], value) for value in _each(values)):
+        if name in fields and any(is_static_field(fields[name], value) for value in _several(values)):
             raise static_sweep_error(name, values)
 
 
 def _given_fields(kind: str, given: Mapping[str, Any]) -> dict[str, Field]:
     """The fields of the agent or environment that is given, of the first if there are several."""
-    first = next(iter(_each(given.get(kind, given.get(f"{kind}s")))), None)
+    first = next(iter(_several(given.get(kind, given.get(f"{kind}s")))), None)
     return _fields_of(first, AGENTS if kind == "agent" else ENVS)
 
 

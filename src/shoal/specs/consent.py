@@ -33,7 +33,7 @@ def has_consent(source: str) -> bool:
     """Return whether a Python file or a module may be imported, though only a file of data names it."""
     if source.endswith(".py"):
         return loaded_file(Path(source)) is not None or _is_marked(source)
-    plug_ins = (point for each in REGISTRIES for point in entry_points(group=each.group))
+    plug_ins = (point for registry in REGISTRIES for point in entry_points(group=registry.group))
     packages = ["shoal", *(point.module.split(".")[0] for point in plug_ins)]
     top = source.split(".")[0]
     return source in sys.modules or top in packages or not _exists(top) or _is_marked(source)
@@ -93,7 +93,7 @@ def _file_of_module(name: str) -> Path | None:
     path, spec, parts = None, None, name.split(".")
     for n in range(len(parts)):
         finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next(filter(None, (each.find_spec(".".join(parts[: n + 1]), path) for each in finders)), None)
+        spec = next(filter(None, (finder.find_spec(".".join(parts[: n + 1]), path) for finder in finders)), None)
         if spec is None:
             return None
         path = spec.submodule_search_locations

@@ -50,7 +50,7 @@ def _values_of_members(path: str, values: Any) -> list:
     """Return a list with the value of each member, of an array [M] or of a tree whose leaves are [M, ...]."""
     if not isinstance(values, (Mapping, Struct)):
         numbers = python_numbers(values)
-        if not isinstance(numbers, (list, tuple)) or not all(isinstance(each, PLAIN) for each in numbers):
+        if not isinstance(numbers, (list, tuple)) or not all(isinstance(number, PLAIN) for number in numbers):
             raise ValueError(f"{path} needs one value for each member, [M], and has {shown(values)}.")
         return np.asarray([*numbers]).tolist()
     shapes = {np.shape(leaf) for leaf in jax.tree.leaves(values)}

@@ -41,7 +41,7 @@ class Standing(NamedTuple):
 
 
 class Turnover(NamedTuple):
-    """What each slot trains next. NumPy arrays [M], one row for each slot."""
+    """The members that the slots train next. NumPy arrays [M], one row for each slot."""
 
     source: np.ndarray  # for slot m: m keeps its member | j copies the member of slot j | FRESH | REST
     hyperparameters: dict[str, Any]  # path -> [M, ...]: new values for all slots; those of other paths do not change
@@ -57,7 +57,7 @@ class Turnover(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """What is known about a run before anything compiles, for `Selector.check`."""
+    """The sizes and times of a run that are known before anything compiles, for `Selector.check`."""
 
     members: int  # M, the number of slots
     steps: tuple[int, ...]  # environment steps of each member at the end of every record that was planned

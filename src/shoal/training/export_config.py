@@ -147,14 +147,14 @@ def _of_life(result: Result, member: int | None) -> tuple[dict[str, Any], str, s
     slots = len(curves["occupant"][-1])
     idle = curves["occupant"][-1] == NOBODY
     members = best_members(curves, slots)
-    living = [each for each in members if not idle[each["member"]] and not np.isnan(each["score"])]
-    chosen = next((each for each in (living or members) if member in (None, each["member"])), None)
+    living = [best for best in members if not idle[best["member"]] and not np.isnan(best["score"])]
+    chosen = next((best for best in (living or members) if member in (None, best["member"])), None)
     if member is None and not living:
         raise ValueError(f"{result.folder} has no member with a score that is still trained: give the number of one.")
     if chosen is None:
-        chosen = next(each for each in members if each["member"] == member)
+        chosen = next(best for best in members if best["member"] == member)
     life = result.lives[chosen["occupant"]]
-    values = {path: _number(result.spec, path, each[-1]) for path, each in life.hyperparameters.items()}
+    values = {path: _number(result.spec, path, column[-1]) for path, column in life.hyperparameters.items()}
     varying = result.spec.settings()[chosen["member"] // result.spec.seeds]
     what = f"the hyperparameters that member {chosen['member']} had at the end"
     what = f"{what}, the best of {slots} members" if member is None else what

@@ -1,4 +1,4 @@
-"""What a resumed run may change: it may get more steps, or other devices for each of its members."""
+"""Changes of a resumed run: it may get more steps, or other devices for each of its members."""
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields, info_of

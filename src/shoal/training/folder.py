@@ -225,7 +225,7 @@ def named(root: Path, name: str, what: str = "name") -> Path:
         "it is empty"
         if not name.strip()
         else "it leads to another folder"
-        if name in (".", "..") or any(each in name for each in "/\\")
+        if name in (".", "..") or any(slash in name for slash in "/\\")
         else "it has characters that cannot be shown"
         if not name.isprintable()
         else f"it is longer than {LONGEST_NAME} bytes"
@@ -336,7 +336,7 @@ def json_ready(data: Any) -> Any:
 
 def _missing(path: Path) -> list[Path]:
     """Return the path and those of its parents that do not exist, each one before its parent."""
-    return [each for each in (path, *path.parents) if not each.exists()]
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
 def _not_writable(path: Path, error: OSError, advice: str = "Choose another --root.") -> PermissionError:

@@ -48,7 +48,7 @@ def check_learns_on_host(agent: Agent, env: Any) -> None:
 
 @struct
 class Episodes(Struct):
-    """What brings E environments to the states that they are in. All leaves are NumPy arrays."""
+    """The seeds and actions that bring E environments to their present states. All leaves are NumPy arrays."""
 
     entropy: Any  # [3], the numbers from which the seeds of all episodes follow: of the run, the member, its occupant
     begun: Any  # [E], the number of episodes that each environment has begun

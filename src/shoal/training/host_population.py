@@ -49,7 +49,7 @@ class StandingStill(Wrapper):
 
 
 class RolloutInputs(NamedTuple):
-    """What a rollout needs from the compiled program before its first step."""
+    """The noise and the carries that a rollout gets from the compiled program before its first step."""
 
     noise: Any  # [T, ...], of the policy
     carry: Any  # [E], of a recurrent policy

@@ -90,13 +90,13 @@ def _imported_names(file: Path, package: str) -> Iterator[str]:
         statements = ast.walk(ast.parse(file.read_bytes()))
     except (OSError, SyntaxError, ValueError):
         return  # the file is gone, or has been changed since it was imported
-    for each in statements:
+    for found in statements:
         names: list[str] = []
-        if isinstance(each, ast.Import):
-            names = [alias.name for alias in each.names]
-        elif isinstance(each, ast.ImportFrom) and (package or not each.level):
-            start = importlib.util.resolve_name("." * each.level + (each.module or ""), package)
-            names = [f"{start}.{alias.name}" for alias in each.names]
+        if isinstance(found, ast.Import):
+            names = [alias.name for alias in found.names]
+        elif isinstance(found, ast.ImportFrom) and (package or not found.level):
+            start = importlib.util.resolve_name("." * found.level + (found.module or ""), package)
+            names = [f"{start}.{alias.name}" for alias in found.names]
         for name in names:
             parts = name.split(".")
             yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))

@@ -316,7 +316,7 @@ def has_masks(env: Env) -> bool:
     inner = [env]
     while isinstance(inner[-1], Wrapper):
         inner.append(inner[-1].env)
-    if all(type(each).action_mask in (Env.action_mask, Wrapper.action_mask) for each in inner):
+    if all(type(part).action_mask in (Env.action_mask, Wrapper.action_mask) for part in inner):
         return False
     return jax.eval_shape(lambda: env.action_mask(env.init(make_key(0)))) is not None
 

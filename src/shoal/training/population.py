@@ -126,7 +126,7 @@ class Population:
 
     def totals(self) -> Metrics:
         """Return the sums of metrics since the last record on the host, to continue the record: leaves [M, ...]."""
-        return joined([self._gather(*each) for each in zip(self.plan.waves, self._totals, strict=True)])
+        return joined([self._gather(span, parts) for span, parts in zip(self.plan.waves, self._totals, strict=True)])
 
     def load_totals(self, totals: Metrics) -> None:
         """Continue a record with the sums that came from `totals`."""
@@ -299,7 +299,7 @@ class Population:
 
 
 def kind_of(plan: Plan) -> Any:
-    """What the programs of a plan have in common: the structure of the agent and the environment; see `in_form`."""
+    """The structure of the agent and the environment, which all programs of a plan have in common; see `in_form`."""
     return jax.tree.structure((plan.agent, plan.env))
 
 

@@ -163,7 +163,7 @@ class Table:
         for path, part in parts.items():
             name, _, inner = path.partition(".")
             if name not in known:
-                raise unknown_field(self.where, f"{prefix}{name}", [*(f"{prefix}{each}" for each in known), *others])
+                raise unknown_field(self.where, f"{prefix}{name}", [*(f"{prefix}{field}" for field in known), *others])
             try:
                 values[path] = build(part)
             except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What MLflow imports to load a policy as a model: `mlflow.pyfunc.load_model("models:/ID")`."""
+"""The module that MLflow imports to load a policy as a model: `mlflow.pyfunc.load_model("models:/ID")`."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -171,7 +171,7 @@ class Result:
         chosen = best_members(self.curves, 1)[0]["occupant"] if occupant is None else occupant
         if chosen not in self.lives:
             raise ValueError(f"{self.folder} has no occupant {chosen}: its occupants are 0 to {max(self.lives)}.")
-        return [self.lives[each] for each in lineage(self.lives, chosen)]
+        return [self.lives[ancestor] for ancestor in lineage(self.lives, chosen)]
 
     def to_frame(self) -> Any:
         """Return the curves as a pandas table, a row for each record and member. Raises ImportError without pandas."""

@@ -192,7 +192,7 @@ def check_same_run(specs: Sequence[RunSpec], group: Group) -> None:
 
 
 class RemoteResult:
-    """What `train` returns in a process that cannot read the run folder. Every use raises FileNotFoundError."""
+    """The result of `train` in a process that cannot read the run folder. Every use raises FileNotFoundError."""
 
     def __init__(self, folder: str, where: str) -> None:
         """`folder` is the path in process 0, which `where` names."""

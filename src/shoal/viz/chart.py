@@ -109,7 +109,7 @@ def evenly(count: int, most: int) -> np.ndarray:
 
 
 def _along(mark: Mark, axis: str) -> list[Any]:
-    """What a mark shows along the axis "x" or "y"."""
+    """The values that a mark shows along the axis "x" or "y"."""
     if isinstance(mark, Pieces):
         return [mark.x0, mark.x1] if axis == "x" else [mark.y0, mark.y1]
     if isinstance(mark, Band) and axis == "y":

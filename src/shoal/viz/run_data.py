@@ -1,4 +1,4 @@
-"""What figures read from a run folder: curves by metric, the members of each setting, and what a reader must know."""
+"""The data of figures, read from a run folder: curves by metric, the members of each setting, and warnings."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property

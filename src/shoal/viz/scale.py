@@ -45,7 +45,7 @@ def scale_for(
 
     `tight`: without margins. `whole`: with ticks at whole numbers only.
     """
-    known = np.concatenate([np.zeros(0), *(np.asarray(each, float).ravel() for each in values)])
+    known = np.concatenate([np.zeros(0), *(np.asarray(some, float).ravel() for some in values)])
     known = known[np.isfinite(known) & ((known > 0) | (not log))]
     if log:
         known = np.log10(known)

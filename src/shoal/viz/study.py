@@ -29,7 +29,7 @@ PAGE = "study.html"
 
 
 class Drawn(NamedTuple):
-    """What was drawn: the files, and the reason for each figure that was left out."""
+    """The files that were drawn, and the reason for each figure that was left out."""
 
     files: list[Path]
     left_out: dict[str, str]

@@ -1,4 +1,4 @@
-"""What all figures share: colors, fonts, titles that are wrapped, a legend that covers no curve, and the file formats.
+"""The parts of all figures: colors, fonts, titles that are wrapped, a legend that covers no curve, and file formats.
 
 matplotlib is imported only when a figure is drawn. `pyplot` is never imported: it is slow, and it keeps every figure in
 memory. The suffix of the file decides the format: .png, .svg or .pdf.

@@ -78,7 +78,7 @@ def class_of(name: str) -> type[ForeignEnv]:
     full, arguments = checked_name("brax", name, known), arguments_of(known[name])
     with jax.ensure_compile_time_eval():
         kept = vars(known[name]())
-    numbers = {each: value for each, value in plain_numbers(arguments).items() if f"_{each}" in kept}
+    numbers = {field: value for field, value in plain_numbers(arguments).items() if f"_{field}" in kept}
     return declare(
         BraxEnv,
         full,

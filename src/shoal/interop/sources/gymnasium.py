@@ -28,7 +28,7 @@ LATER = ("observation", "reward", "terminated", "truncated", "info")
 
 
 class Facts(NamedTuple):
-    """What is known of an environment of Gymnasium before it runs."""
+    """The properties of an environment of Gymnasium that are known before it runs."""
 
     observation_space: Space
     action_space: Space

@@ -34,7 +34,7 @@ class Learner(Struct):
 
 @struct
 class Experience(Struct):
-    """What the learner saw and did in an inner episode of T moves in G games, or in one move (without the axis T)."""
+    """Observations and actions of the learner in an inner episode of T moves in G games, or in one move (no axis T)."""
 
     obs: Bool[Array, "*T G 3 3 4"]
     action: Int[Array, "*T G"]
