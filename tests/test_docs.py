@@ -7,6 +7,7 @@ The Python blocks of a page run in order, in one namespace and one empty folder.
 
 import ast
 import contextlib
+import fnmatch
 import functools
 import importlib.util
 import json
@@ -28,7 +29,9 @@ from nbclient import NotebookClient
 import shoal
 from reproductions.__main__ import main as measure_again
 from shoal.cli.main import COMMANDS, main
+from shoal.core.agent import Agent
 from shoal.core.registry import AGENTS, ENVS
+from shoal.envs.classic.acrobot import Acrobot
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -282,6 +285,27 @@ def test_every_page_is_in_the_navigation_with_its_title():
     titles |= {"index.md": "Home", "environments.md": "Overview"}  # as they are called below the tabs
     shown = {file: title.strip('"') for title, file in re.findall(r"- (.*): (\S+\.md)$", navigation, re.MULTILINE)}
     assert shown == titles
+
+
+def revised() -> set[tuple[str, int]]:
+    """Names of environments and of agents with each of their revisions above 1 (those of agents begin with a Box)."""
+    agents = {(name, 2) for name in AGENTS if AGENTS[name].cls.revision is not Agent.revision}
+    return agents | {(name, n) for name in ENVS for n in range(2, ENVS[name].build().revision + 1)}
+
+
+def shown_revisions() -> set[tuple[str, int]]:
+    """The same from the table of docs/revisions.md, where `MiniGrid-*` stands for all names that begin like this."""
+    rows = re.findall(r"^\| (`.*?) \| (\d+) \|", (DOCS / "revisions.md").read_text(), re.MULTILINE)
+    patterns = [(pattern, int(n)) for names, n in rows for pattern in re.findall(r"`(.*?)`", names)]
+    found = {p: fnmatch.filter([*ENVS, *AGENTS], p) for p, _ in patterns}
+    assert all(found.values()), "a row of docs/revisions.md names nothing that is registered"
+    return {(name, n) for pattern, n in patterns for name in found[pattern]}
+
+
+def test_the_table_of_revisions_has_every_revision(monkeypatch):
+    assert shown_revisions() == revised()
+    monkeypatch.setattr(Acrobot, "revision", 3)
+    assert revised() - shown_revisions() == {("Acrobot-v1", 2), ("Acrobot-v1", 3)}
 
 
 def test_a_page_is_split_into_its_executable_blocks(tmp_path):

@@ -84,7 +84,7 @@ def test_the_version_is_the_same_everywhere(wheel):
     version = contents(wheel)[1]["Version"]
     assert wheel.name == f"shoal-{version}-py3-none-any.whl"
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
-    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## What {version} has (" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_readme_on_a_package_index_has_no_broken_links(wheel, hook):
