@@ -287,6 +287,14 @@ def test_every_page_is_in_the_navigation_with_its_title():
     assert shown == titles
 
 
+def test_the_readme_ends_with_ten_links_and_the_index_has_every_page():
+    read_on = (ROOT / "README.md").read_text().split("## Read on\n")[1].split("\n\nApache")[0]
+    assert len(re.findall(r"\]\((.*?)\)", read_on)) == len(read_on.strip().splitlines()) == 10
+    listed = set(re.findall(r"\]\(([\w-]+\.md)", (DOCS / "index.md").read_text()))
+    families = {page.name for page in DOCS.glob("environments-*.md")}  # which environments.md lists
+    assert listed == {page.name for page in DOCS.glob("*.md")} - families - {"index.md"}
+
+
 def revised() -> set[tuple[str, int]]:
     """Names of environments and of agents with each of their revisions above 1 (those of agents begin with a Box)."""
     agents = {(name, 2) for name in AGENTS if AGENTS[name].cls.revision is not Agent.revision}
