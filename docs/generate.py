@@ -144,7 +144,10 @@ def _presets(agent: str) -> list[str]:
 
 
 def measurements() -> str:
-    """The tables that the scripts in benchmarks/ wrote, each below the command that makes it again."""
+    """The tables that the scripts in benchmarks/ wrote, each below the command that makes it again.
+
+    The sections of `guides.md` are written by hand: what guides refer to, from the output of a command or a JSON file.
+    """
     parts = [
         "# Measurements",
         NOTICE,
@@ -156,7 +159,7 @@ def measurements() -> str:
         parts += [f"## {title}", what, f"```sh\n{command}\n```"]
         file = RESULTS / f"{suite}.md"
         parts.append(file.read_text().strip() if file.is_file() else "Not measured yet for this version.")
-    return page([*parts, *gpu_section()])
+    return page([*parts, (RESULTS / "guides.md").read_text().strip(), *gpu_section()])
 
 
 def _hypers(cls: type) -> str:

@@ -160,7 +160,7 @@ def _missing(evidence: list[dict[str, Any]], levels: list[dict[str, Any]]) -> st
         "[measurements](measurements.md#on-a-gpu).",
         "More than one machine.",
         f"Families of environments without a return on this page: {', '.join(families_without) or 'none'}. How many "
-        "episodes PPO needs in BabyAI is in [language](language.md#what-was-learned).",
+        "episodes PPO needs in BabyAI is in [measurements](measurements.md#what-agents-learn-from-instructions).",
         f"Agents without a preset, whose learning curves are their only measurement: {', '.join(no_preset)}.",
         f"Rows with fewer than {FULL} seeds: {', '.join(few)}.",
     ]

@@ -295,6 +295,15 @@ def test_the_readme_ends_with_ten_links_and_the_index_has_every_page():
     assert listed == {page.name for page in DOCS.glob("*.md")} - families - {"index.md"}
 
 
+def test_guides_leave_measurements_to_their_page():
+    guides = re.findall(r"^ {10}- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert len(guides) > 20
+    units = "µs|ms|minutes|hours|M steps|steps/s|steps per second"
+    measured = re.compile(rf"[\d.,]+k? (?:{units})\b|\d \[-?[\d.]+, -?[\d.]+\]")  # or a number with its interval
+    found = {name: measured.findall(FENCE.sub("", (DOCS / name).read_text())) for name in guides}
+    assert {name: numbers for name, numbers in found.items() if numbers} == {}
+
+
 def revised() -> set[tuple[str, int]]:
     """Names of environments and of agents with each of their revisions above 1 (those of agents begin with a Box)."""
     agents = {(name, 2) for name in AGENTS if AGENTS[name].cls.revision is not Agent.revision}

@@ -44,7 +44,7 @@ class Mlflow(Tracker):
     title, package, install = "MLflow", "mlflow", "shoal[mlflow]"
     longest_experiment = 500
     uri_variable = "MLFLOW_TRACKING_URI"
-    seconds_per_child = 0.024  # a SQLite store; see docs/tracking.md
+    seconds_per_child = 0.024  # a SQLite store; see docs/measurements.md
 
     def __init__(self, target: Target) -> None:
         """Without a URI: the store of MLFLOW_TRACKING_URI, and without that a file in the folder of the runs."""
