@@ -20,7 +20,7 @@ POINTS = 20
 
 
 class Recipe(NamedTuple):
-    """What to train: the environment, with the preset of the agent if it has one, otherwise with `fields`."""
+    """A run to record: the environment, with the preset of the agent if it has one, otherwise with `fields`."""
 
     env: str
     preset: str = ""

@@ -58,7 +58,7 @@ def speed() -> None:
 
 
 def answer(command: tuple[str, ...]) -> dict:
-    """What a worker prints; it runs on one core."""
+    """The last line that a worker prints, as JSON; it runs on one core."""
     python, script, *rest = command
     whole = ["taskset", "-c", "0", python, str(HERE / "workers" / script), *rest]
     done = subprocess.run(whole, check=True, capture_output=True, text=True)

@@ -134,7 +134,7 @@ def counts_in_mlflow(place: Path) -> dict[str, Any]:
 
 
 def summary(report: dict[str, Any]) -> dict[str, Any]:
-    """What tracking adds to the time of the study, and what the last nine tenths of the trials add to its memory."""
+    """The seconds that tracking adds to the study, and the memory that the last nine tenths of the trials add."""
     found = {}
     if "plain" in report and "mlflow" in report:
         plain, tracked = report["plain"]["seconds"], report["mlflow"]["seconds"]

@@ -116,7 +116,7 @@ def kernels(rows: Iterable[Row], unit: str) -> list[str]:
 
 
 def work(row: Row) -> str:
-    """What a row is about, in words."""
+    """The subject of a row, in words."""
     if "agent" not in row:
         return f"{row['env']}, {row['num_envs']:,} environments"
     count = f"{row['agents']:,} agent{'s' * (row['agents'] > 1)}"

@@ -1,4 +1,4 @@
-"""What parts run: commands of shoal, and other libraries beside it.
+"""Runs of the parts: commands of shoal, and other libraries beside it.
 
 A library that cannot be measured here is a sentence on the page.
 """
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
     @property
     def result(self) -> Result:
-        """What the run wrote into its folder."""
+        """The result that the run wrote into its folder."""
         return load_result(self.folder)
 
 

@@ -1,4 +1,4 @@
-"""What a reproduction consists of: a source, and parts with published numbers and a function that measures them again.
+"""A reproduction: a source, and parts with published numbers and a function that measures them again.
 
     def speed(work: Workspace, *, steps: int) -> Measured:
         ...
@@ -99,7 +99,7 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a part measured. Numbers and lines have the keys of the part's rows and charts."""
+    """The results of a part. Numbers and lines have the keys of the part's rows and charts."""
 
     numbers: Mapping[str, float | str | None] = field(default_factory=dict)
     lines: Mapping[str, Mapping[str, Points]] = field(default_factory=dict)  # by chart: the points of each line by name
@@ -190,7 +190,7 @@ def _where(word: str) -> str:
 
 
 def _about(file: Path) -> str:
-    """What a script says about itself."""
+    """The docstring of a script."""
     return ast.get_docstring(ast.parse(file.read_text())) or ""
 
 

@@ -1,4 +1,4 @@
-"""What the function of a part gets: a folder, commands of shoal and scripts of others in processes of their own."""
+"""The workspace of a part: a folder, commands of shoal and scripts of others in processes of their own."""
 
 import json
 import os

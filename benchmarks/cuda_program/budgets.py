@@ -34,7 +34,7 @@ def write(budgets: Mapping[str, Mapping[str, float]], file: Path = FILE) -> None
 
 
 def excess(row: Mapping[str, Any], budget: Mapping[str, float]) -> str:
-    """What a program has more of than its budget allows; empty if it keeps to it."""
+    """The counts that exceed the budget of a program, in words; empty if none does."""
     return ", ".join(
         f"{value:g} {name}, the budget is {budget[name]:g}"
         for name, value in of(row).items()

@@ -15,7 +15,7 @@ HEADER = (
 
 
 def row_of(program: Program, compiled: Compiled, rows: Sequence[Launch], gpu: str) -> dict[str, Any]:
-    """What is kept of a program: sums of one unit (a step, an update or a reset) of all its parts together."""
+    """The row of a program: sums of one unit (a step, an update or a reset) of all its parts together."""
     if program.unit == "update":  # XLA does not know how often the outermost loop runs; one trip is one update
         rows = [row for row in rows if row.loops and not row.loops[0].is_known]
     sums = total(rows, gpu).per(program.units)

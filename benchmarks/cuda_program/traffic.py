@@ -17,7 +17,7 @@ FREE = (*VIEWS, "parameter", "constant", "broadcast", "iota", "tuple", "copy", "
 
 
 class Traffic(NamedTuple):
-    """What a kernel reads and writes."""
+    """The memory traffic of a kernel, and its operations."""
 
     used: int  # bytes that it needs
     moved: int  # bytes in a row that memory moves in the same time: more, where places are apart from each other
@@ -52,7 +52,7 @@ class Needed(NamedTuple):
 
 
 def traffic(module: Module, kernel: Instruction) -> Traffic:
-    """What a kernel reads and writes. A slice counts what is cut out, and an update in place what is written."""
+    """The traffic of a kernel. A slice counts the elements that it cuts out, an update in place those it writes."""
     if kernel.opcode in ("copy", "transpose", "reverse"):
         return Traffic(2 * kernel.bytes, 2 * kernel.bytes)
     if body := module.body(kernel):

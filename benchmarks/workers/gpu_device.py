@@ -1,4 +1,4 @@
-"""What a device can do, for estimates: bytes copied in a second, and microseconds of a trip of a loop of K kernels."""
+"""Measure a device, for estimates: bytes copied in a second, and microseconds of a trip of a loop of K kernels."""
 
 import argparse
 import json

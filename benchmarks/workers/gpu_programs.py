@@ -41,7 +41,7 @@ GRACE = 12  # seconds more for what is being compiled when the time is over, bec
 
 
 class Work(NamedTuple):
-    """What a job computes, not yet traced: `carry = run(carry, units)[0]`."""
+    """The functions of a job, not yet traced: `carry = run(carry, units)[0]`."""
 
     begin: Callable[[], Any]  # makes the first carry
     run: Callable[[Any, Any], tuple[Any, Any]]

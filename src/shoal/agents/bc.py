@@ -57,7 +57,7 @@ class BCState(Guarded):
 
 @struct
 class BCPolicy(Struct):
-    """What `act` needs."""
+    """The weights and statistics that `act` reads."""
 
     weights: Weights
     obs_stats: RunningStats | None = None  # statistics that normalize observations

@@ -55,7 +55,7 @@ class ESState(Struct):
 
 @struct
 class ESPolicy(Struct):
-    """What `act` needs: weights, and the statistics that normalize observations."""
+    """The inputs of `act`: weights, and the statistics that normalize observations."""
 
     weights: Weights
     obs_stats: RunningStats | None

@@ -91,7 +91,7 @@ class PPOState(Guarded):
 
 @struct
 class PPOPolicy(Struct):
-    """What `act` and `value` need: weights, and the statistics that normalise observations."""
+    """The inputs of `act` and `value`: weights, and the statistics that normalize observations."""
 
     weights: Weights
     obs_stats: RunningStats | None
@@ -475,7 +475,7 @@ class PPO(RolloutAgent):
 
     @property
     def scan(self) -> Scan:
-        """What runs the loop of a rollout: one kernel, where one is used."""
+        """The function that runs the loop of a rollout: one kernel, where one is used."""
         of_kernel = partial(kernel_scan, interpret=current().interpreted_kernels)
         return with_kernel(self.kernels, "rollout_kernels", of_kernel, looped)
 

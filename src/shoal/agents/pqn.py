@@ -60,7 +60,7 @@ class PQNState(Guarded):
 
 @struct
 class PQNPolicy(Struct):
-    """What `act` and `value` need. Epsilon follows from the age."""
+    """The inputs of `act` and `value`: weights, and the age from which epsilon follows."""
 
     age: Int[Array, ""]
     weights: Weights

@@ -49,7 +49,7 @@ class RolloutAgent(Agent):
 
     @property
     def scan(self) -> Scan:
-        """What runs the loop of a rollout."""
+        """The function that runs the loop of a rollout."""
         return looped
 
     def update(self, state: Any, env: Env, clock: Int[Array, ""]) -> tuple[Any, Metrics]:

@@ -53,7 +53,7 @@ class Learner(Struct):
 
 @struct
 class SACPolicy(Struct):
-    """What `act` and `value` need."""
+    """The weights and statistics that `act` and `value` read."""
 
     actor: Weights
     critics: Weights

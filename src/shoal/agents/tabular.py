@@ -72,7 +72,7 @@ class QTableState(Struct):
 
 @struct
 class QTablePolicy(Struct):
-    """What `act` and `value` need: Q-values (for double Q-learning the mean of both tables), epsilon, and snapshots."""
+    """The inputs of `act` and `value`: Q-values (in double Q-learning the mean of both tables), epsilon, snapshots."""
 
     q: Float[Array, "S A"]
     epsilon: Float[Array, ""]
@@ -81,7 +81,7 @@ class QTablePolicy(Struct):
 
 @struct
 class LoopState(Struct):
-    """What one step of an update passes on to the next. Tables are flat."""
+    """The carry of the loop over the steps of an update. Tables are flat."""
 
     q: Float[Array, "KSA"]
     pending: tuple[Int[Array, ""], Scalar]  # the index and the new value of the last change, which is not written yet

@@ -54,7 +54,7 @@ class Learner(Struct):
 
 @struct
 class TD3Policy(Struct):
-    """What `act` and `value` need."""
+    """The weights and statistics that `act` and `value` read."""
 
     actor: Weights
     critics: Weights

@@ -365,7 +365,7 @@ class Lamp(Env):
 
 @struct
 class InstructionState(State):
-    """What the instruction says."""
+    """The instruction: its first word, and the position without a word."""
 
     first: Int[Array, ""]  # the word that stands first, 1 or 2
     gap: Int[Array, ""]  # the position without a word

@@ -57,7 +57,7 @@ class Atlas(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What determines the drawing of a cell. Lava and empty cells have no color, and only doors have a state."""
+    """The drawn properties of a cell. Lava and empty cells have no color, and only doors have a state."""
 
     name: str
     color: str = "red"

@@ -55,7 +55,7 @@ class QNetwork(NamedTuple):
         return self._outputs(weights, self._hidden(weights, obs), noise)
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Any:
-        """What the memory knows at the start of an episode, with leading `axes`; None without a memory."""
+        """The recurrent carry at the start of an episode, with leading `axes`; None without a memory."""
         return None if self.memory is None else self.memory.initial_carry(axes)
 
     def step(self, weights: Weights, obs: Any, carry: Any) -> tuple[Float[Array, "*axes A atoms"], Any]:

@@ -1,4 +1,4 @@
-"""What a report reads from one run folder. Only the spec must be there; damage to other parts becomes a warning."""
+"""The data of one run folder for a report. Only the spec must be there; damage to other parts becomes a warning."""
 
 from functools import cached_property
 from pathlib import Path

@@ -278,7 +278,7 @@ def _pictures_section(study: Study) -> Section | None:
 
 
 def _search_section(study: Study) -> Section:
-    """What was asked: the ranges, and what is the same in all trials; and how busy the slots of the workers were."""
+    """The section on the search: ranges, options of all trials, and how busy the slots of the workers were."""
     run, asked = study.run, study.spec.items()
     rows = [(name, _short(value)) for name, value in asked if name not in ("search", "run")]
     if run:

@@ -110,7 +110,7 @@ class Study:
 
     @property
     def searched(self) -> dict[str, Any]:
-        """What was searched, by path: the ranges and lists of `study.json`."""
+        """The ranges and lists of the search by path, from `study.json`."""
         search = self.spec.get("search")
         return search if isinstance(search, dict) else {}
 

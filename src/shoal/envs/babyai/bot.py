@@ -33,7 +33,7 @@ FIRST_EPISODES = 100  # if none of these is solved, recording ends with an error
 
 @dataclasses.dataclass
 class BotReport:
-    """What the bot did in the episodes that it played."""
+    """Counts of the episodes that the bot played, by their outcome."""
 
     solved: int = 0  # these are recorded
     too_slow: int = 0  # the time limit came first

@@ -54,7 +54,7 @@ class Instruction(Struct):
 
 
 class Grammar(NamedTuple):
-    """What the instructions of a level may be like. It determines the sizes of arrays, and what a state keeps."""
+    """The kinds of instructions of a level. They determine the sizes of arrays, and which fields a state has."""
 
     verbs: tuple[int, ...]  # GO_TO, PICK_UP, OPEN, PUT_NEXT
     groups: int = 1

@@ -1,4 +1,4 @@
-"""What the generators of BabyAI's levels share: distractors, the agent's place, doors, and whole-level rejection.
+"""Functions of the generators of BabyAI's levels: distractors, the agent's place, doors, and whole-level rejection.
 
 A generator makes one attempt at a level: a plan to which it adds, in the reference's order, and an instruction. Where
 something finds no place, or a check of the level fails, the attempt is rejected as a whole: see `attempts.py`. Source:

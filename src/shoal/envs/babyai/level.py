@@ -105,7 +105,7 @@ class BabyLevel(Level):
     @property
     @abc.abstractmethod
     def grammar(self) -> Grammar:
-        """What the instructions of this level may be like."""
+        """The kinds of instructions of this level: verbs, number of clauses, and whether places are named."""
 
     @abc.abstractmethod
     def layout(self, key: Key) -> Layout:

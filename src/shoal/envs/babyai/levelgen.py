@@ -164,7 +164,7 @@ class BossLevel(Maze):
 
     @property
     def grammar(self) -> Grammar:
-        """What `instr_kinds` and `action_kinds` allow. Raises ValueError for an unknown name in them."""
+        """The instructions that `instr_kinds` and `action_kinds` allow. Raises ValueError for unknown names."""
         _check_names("action_kinds", self.action_kinds, tuple(VERBS))
         _check_names("instr_kinds", self.instr_kinds, SHAPES)
         return Grammar(

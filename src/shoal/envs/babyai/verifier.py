@@ -58,7 +58,7 @@ class Tracks(Struct):
 
 
 class Verdict(NamedTuple):
-    """What a step did to the instruction."""
+    """The outcome of a step for the instruction: success, failure, and the clauses that are done."""
 
     success: Bool[Array, ""]
     failure: Bool[Array, ""]

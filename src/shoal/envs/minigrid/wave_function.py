@@ -39,7 +39,7 @@ VISITS_PER_CELL = 128
 
 
 class Catalog(NamedTuple):
-    """What is known about the patterns of a picture. A set of patterns is W words: bit p of them is pattern p.
+    """The patterns of a picture, and which may be neighbors. A set of patterns is W words: bit p of them is pattern p.
 
     In each direction the patterns fall into K classes: those of a class allow the same patterns beside them.
     """

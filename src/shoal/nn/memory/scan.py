@@ -1,4 +1,4 @@
-"""What memories share to read sequences: resets at the start of episodes, and linear recurrences."""
+"""Functions with which memories read sequences: resets at the start of episodes, and linear recurrences."""
 
 from typing import Any, Protocol, runtime_checkable
 

@@ -34,7 +34,7 @@ LARGEST_PART = 2**13  # padded weights of a network: with more, registers spill 
 
 
 class Plan(NamedTuple):
-    """What the kernel computes, and in which chunks."""
+    """The program of loss and gradient, and the chunks of rows in which the kernel computes it."""
 
     program: Program
     parts: list[Part]

@@ -32,7 +32,7 @@ Scanned = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class Plan(NamedTuple):
-    """What the kernel computes."""
+    """The program of one step, sorted into computations before the loop and in it."""
 
     program: Program  # of one step: from (carry, x) to (carry, y)
     fixed: dict[Value, Array]  # the arrays that are the same in every step
