@@ -50,7 +50,7 @@ def doctor(line: Line) -> int:
 
 
 def _problems(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What would stop or slow down a run here, and what to do; `settings` are JAX's."""
+    """Sentences on problems that would stop or slow down a run here, with the remedy; `settings` are JAX's."""
     if problem := unused_gpu():
         yield problem
     if missing := [name for name in PACKAGES[1:] if _version(name) == "missing"]:

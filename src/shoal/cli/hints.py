@@ -1,4 +1,4 @@
-"""What a command line with a mistake most likely means: the second half of its error message.
+"""Guess the meaning of a command line with a mistake: the second half of its error message.
 
 Nothing here imports JAX at its top. The registries are read only after a near name was looked for among the commands.
 """

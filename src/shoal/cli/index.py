@@ -23,7 +23,7 @@ FOLDERS = ("envs", "population/meta_envs", "agents")  # in which shoal registers
 
 
 class EnvRow(NamedTuple):
-    """What a listing says about an environment."""
+    """The row of an environment in a listing."""
 
     observation: str  # the observation space in short: "Box (4,) float32"
     observation_kind: str  # "parts" for a Dict or Tuple, "image" for arrays of two axes or more, otherwise "vector"
@@ -34,7 +34,7 @@ class EnvRow(NamedTuple):
 
 
 class AgentRow(NamedTuple):
-    """What a listing says about an agent, and the flags of its fields."""
+    """The row of an agent in a listing, and the flags of its fields."""
 
     presets: int
     description: str

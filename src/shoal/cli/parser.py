@@ -267,7 +267,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _name_of(action: argparse.Action) -> str:
-    """What argparse calls an option or a positional argument in its messages."""
+    """The name of an option or a positional argument in messages of argparse."""
     return "/".join(action.option_strings) or str(action.metavar or action.dest)
 
 

@@ -192,7 +192,7 @@ def _named(options: argparse.Namespace) -> Named:
 
 
 def _search(line: Line) -> dict[str, Any] | None:
-    """What `--search` and `--space` say, as an argument of `shoal.tune`; None without both."""
+    """The search of `--search` and `--space`, as an argument of `shoal.tune`; None without both."""
     options, read = line.options, _reader(line)
     if not options.search and not options.space:
         return None
