@@ -91,13 +91,13 @@ def retry(
             number = number + attempts
             is_free = jax.vmap(is_done)(states) | (number >= limit)
             element = jnp.where(is_free, next_element + jnp.cumsum(is_free, dtype=jnp.int32) - 1, element)
-            fresh = jax.tree.map(lambda each: each[jnp.minimum(element, size - 1)], starts)
+            fresh = jax.tree.map(lambda x: x[jnp.minimum(element, size - 1)], starts)
             states = jax.tree.map(lambda new, old: _where(is_free, new, old), fresh, states)
             number = jnp.where(is_free, 0, number)
             return element, next_element + is_free.sum(dtype=jnp.int32), number, states, results
 
         element = jnp.arange(workers, dtype=jnp.int32)
-        first = jax.tree.map(lambda each: each[:workers], starts)
+        first = jax.tree.map(lambda x: x[:workers], starts)
         loop = (element, jnp.int32(workers), jnp.zeros_like(element), first, starts)
         return jax.lax.while_loop(lambda loop: jnp.any(loop[0] < size), shift, loop)[-1]
 

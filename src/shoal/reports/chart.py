@@ -49,7 +49,7 @@ def legend(marks: Sequence[tuple[str, str]]) -> Html | None:
 
 def panels(charts: Iterable[Chart | Html]) -> Html:
     """Return small charts side by side, as far as there is room."""
-    parts = (each if isinstance(each, Html) else show(each._replace(small=True)) for each in charts)
+    parts = (chart if isinstance(chart, Html) else show(chart._replace(small=True)) for chart in charts)
     return tag("div", *parts, class_="panels")
 
 
@@ -88,7 +88,7 @@ def _drawn(mark: Mark, x: Scale, y: Scale, value_range: tuple[float, float]) -> 
             around = [*_places(across[kept], high[kept]), *_places(across[kept], low[kept])[::-1]]
             return _path(f"M{'L'.join(around)}Z", f"band {mark.style}") if len(kept) > 1 else None
         case Dots():
-            steps = "".join(f"M{each}h0" for each in _places(x.at(mark.x), y.at(mark.y)))
+            steps = "".join(f"M{point}h0" for point in _places(x.at(mark.x), y.at(mark.y)))
             inner = _path(steps, f"hole {mark.style}") if "ring" in mark.style else None
             return joined([_path(steps, f"dot {mark.style}", mark.words), inner]) if steps else None
         case Pieces():

@@ -35,7 +35,7 @@ def comparison_report(runs: Sequence[Facts]) -> Html:
     named = list(zip(names, runs, [{}, *found], strict=True))
     notes = [(name, note) for name, facts, _ in named for note in facts.warnings()]
     said = "not finished"  # as the warning of the run says already
-    notes += [(name, note) for name, _, each in named for note in each.get("notes", []) if said not in note]
+    notes += [(name, note) for name, _, comparison in named for note in comparison.get("notes", []) if said not in note]
     titles = list(dict.fromkeys(facts.title for facts in runs))
     title = titles[0] if len(titles) == 1 else f"{counted(len(runs), 'run')} compared"
     summary = [

@@ -64,7 +64,7 @@ def _by_fields(facts: Facts) -> list[Any]:
 def _other_metrics(facts: Facts, shown: Sequence[Curve], curves: Sequence[Curve]) -> Html | None:
     """Small charts of all other metrics, for the curves that are shown."""
     charts, constant = [], []
-    chosen = [next(i for i, each in enumerate(curves) if each is curve) for curve in shown]
+    chosen = [next(i for i, other in enumerate(curves) if other is curve) for curve in shown]
     for metric in facts.data.metrics:
         if metric in NOT_SHOWN or metric in hyperparameters_in(facts.curves):
             continue

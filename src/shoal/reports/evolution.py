@@ -67,7 +67,7 @@ def _content(value: Any) -> str:
         return exact(value)
     values = np.asarray(value.fields["values"], float)
     if values.size <= LARGEST_SHOWN:
-        return ", ".join(number(float(each)) for each in values.ravel())
+        return ", ".join(number(float(x)) for x in values.ravel())
     return f"{array_in_words(value)}, from {number(float(values.min()))} to {number(float(values.max()))}"
 
 

@@ -31,7 +31,7 @@ def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
     None leaves an attribute out.
     """
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    start = Html("<{}{}>").format(name, joined(Html(' {}="{}"').format(*each) for each in named.items()))
+    start = Html("<{}{}>").format(name, joined(Html(' {}="{}"').format(*attribute) for attribute in named.items()))
     return start if name in VOID else Html("{}{}</{}>").format(start, joined(children), name)
 
 
@@ -85,7 +85,7 @@ def table(head: Sequence[Any], rows: Iterable[Sequence[Any]], *, sortable: bool 
 
     Cells are `Cell`s, or what they show. A column whose first cell is a number has its head to the right.
     """
-    cells = [[each if isinstance(each, Cell) else Cell(each) for each in row] for row in rows]
+    cells = [[content if isinstance(content, Cell) else Cell(content) for content in row] for row in rows]
     return render("table", head=head, rows=cells, sortable=sortable and len(cells) > 1)
 
 
@@ -109,6 +109,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     helpers = (words.counted, exact, words.few, words.interval, words.seconds_in_words, setting_in_words)
-    made.globals |= {each.__name__: each for each in (*helpers, words.score_in_words, code, code_block, table, pairs)}
+    made.globals |= {
+        helper.__name__: helper for helper in (*helpers, words.score_in_words, code, code_block, table, pairs)
+    }
     made.filters |= {"number": number, "code": code, "with_code": with_code}
     return made

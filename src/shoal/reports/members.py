@@ -114,7 +114,7 @@ def _columns(facts: Facts, latest: np.ndarray) -> dict[Any, list[Any]]:
         found["seed"] = [cell(member % facts.spec.seeds) for member in numbers]
     elif "occupant" in facts.curves:
         occupants = facts.curves["occupant"][-1].tolist()
-        found["occupant"] = [Cell("idle", -1) if each < 0 else cell(each) for each in occupants]
+        found["occupant"] = [Cell("idle", -1) if occupant < 0 else cell(occupant) for occupant in occupants]
         found |= {
             code(path): [*map(cell, facts.curves[path][-1].tolist())] for path in hyperparameters_in(facts.curves)
         }
@@ -157,7 +157,7 @@ def slices(values: Mapping[str, Sequence[Any]], scores: np.ndarray, what: str) -
         at = [np.nan if v is None else v for v in column] if numeric else [labels.index(exact(v)) for v in column]
         x = np.asarray(at, float)
         fit = sum(len(label) + 2 for label in labels) <= NAMES_FIT
-        names = "" if fit else f" ({few([f'{i}: {each}' for i, each in enumerate(labels)], 6)})"
+        names = "" if fit else f" ({few([f'{i}: {label}' for i, label in enumerate(labels)], 6)})"
         charts.append(
             Chart(
                 [Dots(x[kept], scores[kept], "faint c0"), Dots(x[best], scores[best], "large c1")],

@@ -27,7 +27,7 @@ def population_section(facts: Facts) -> Section | None:
         return None
     lives = facts.result.lives
     best = best_members(facts.curves, 1)[0]["occupant"]
-    line = [each for each in lineage(lives, best) if each in lives]
+    line = [occupant for occupant in lineage(lives, best) if occupant in lives]
     copies = [life for life in lives.values() if life.parent != NOBODY]
     fresh = len(lives) - len(copies) - min(facts.members, len(lives))
     counts = [f"{counted(len(lives), 'member')} were trained in {counted(facts.members, 'slot')}"]
@@ -50,11 +50,11 @@ def _best_table(facts: Facts) -> Html:
     head = ["member", "slot", "return", "ancestors", *map(code, paths)]
     rows = [
         [
-            *(cell(each[name]) for name in ("occupant", "member", "score")),
-            cell(len(each["lineage"]) - 1, few(each["lineage"][1:]) or "none"),
-            *map(cell, each["hyperparameters"].values()),
+            *(cell(row[name]) for name in ("occupant", "member", "score")),
+            cell(len(row["lineage"]) - 1, few(row["lineage"][1:]) or "none"),
+            *map(cell, row["hyperparameters"].values()),
         ]
-        for each in best
+        for row in best
     ]
     return table(head, rows, sortable=True)
 
@@ -76,7 +76,7 @@ def _slots_to_show(members: int, lives: Mapping[int, Life], line: Sequence[int])
     """All slots of a small population; of a large one those of the lineage, and others evenly spread."""
     if members <= MOST_SLOTS:
         return list(range(members))
-    kept = {lives[each].slot for each in line}
+    kept = {lives[occupant].slot for occupant in line}
     others = [slot for slot in range(members) if slot not in kept]
     kept |= {others[i] for i in evenly(len(others), max(0, MOST_SLOTS - len(kept)))}
     return sorted(kept)
@@ -107,7 +107,7 @@ def _over_time(facts: Facts, path: str, lives: Mapping[int, Life], line: Sequenc
         count = len(life.records) if copy is None else np.searchsorted(life.records, lives[copy].records[0])
         x, y = _steps(life, path, facts)  # of an ancestor only until it was copied
         marks.append(Line(x[: 2 * count], y[: 2 * count], "c1", f"member {occupant}"))
-    marks.append(copies_of([lives[each] for each in line], path, facts.result, "c1"))
+    marks.append(copies_of([lives[occupant] for occupant in line], path, facts.result, "c1"))
     about = f"{path} over environment steps"
     return Chart(marks, "environment steps", "", about, title=path, log_y=is_logarithmic(values))
 

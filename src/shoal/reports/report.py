@@ -30,7 +30,7 @@ def report(*what: Any, out: Path | str | None = None, trust_source: bool = False
     """
     if not what:
         raise ValueError("there is nothing to report: give at least one run folder.")
-    folders = [getattr(each, "folder", each) for each in what]
+    folders = [getattr(run, "folder", run) for run in what]
     studies = [folder for folder in folders if is_study(locate(folder))]
     if studies and len(folders) > 1:
         raise ValueError(f"{studies[0]} is a study, and a study has a report of its own: leave the others out.")

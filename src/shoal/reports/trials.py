@@ -129,7 +129,7 @@ class Study:
         rows = np.flatnonzero(self.complete)
         if not rows.size:
             return []
-        signs = np.array([-1.0 if str(each).lower() == "minimize" else 1.0 for each in self.directions])
+        signs = np.array([-1.0 if str(direction).lower() == "minimize" else 1.0 for direction in self.directions])
         scores = self.scores[rows] * signs
         if scores.shape[1] == 1:
             return [int(rows[np.argmax(scores[:, 0])])]
@@ -141,7 +141,9 @@ class Study:
         """Whether each objective is to be "maximize"d or "minimize"d; the first unless study.json says otherwise."""
         given = self.spec.get("directions") or [self.spec.get("direction", "maximize")]
         return (
-            [str(each) for each in given] if len(given) == self.scores.shape[1] else ["maximize"] * self.scores.shape[1]
+            [str(direction) for direction in given]
+            if len(given) == self.scores.shape[1]
+            else ["maximize"] * self.scores.shape[1]
         )
 
     def parameters_of(self, row: int) -> dict[str, Any]:

@@ -74,5 +74,5 @@ def read_picture(path: Path) -> bytes | str:
 
 
 def _too_large(size: int) -> str:
-    has, each, whole = (size_in_words(count) for count in (size, LARGEST, MOST_BYTES))
-    return f"it has {has}; a file may have {each}, all together {whole}"
+    has, of_file, whole = (size_in_words(count) for count in (size, LARGEST, MOST_BYTES))
+    return f"it has {has}; a file may have {of_file}, all together {whole}"

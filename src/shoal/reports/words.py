@@ -12,7 +12,7 @@ from shoal.viz.words import NONE, number
 
 def interval(low: Any, high: Any) -> str:
     """Return an interval as `480.1 to 495`; a dash if there is none."""
-    known = [each for each in (low, high) if each is not None and np.isfinite(each)]
+    known = [bound for bound in (low, high) if bound is not None and np.isfinite(bound)]
     return f"{number(float(low))} to {number(float(high))}" if len(known) == 2 else NONE
 
 

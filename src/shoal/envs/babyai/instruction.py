@@ -147,17 +147,17 @@ def matches(
     is_used = jnp.concatenate([verb != NONE, verb == PUT_NEXT], axis=1).reshape(-1)
     descriptors = jnp.concatenate([clauses[..., FIRST:SECOND], clauses[..., SECOND:]], axis=1).reshape(-1, 3)
 
-    def add(found: UInt8[Array, "N"], each: tuple) -> tuple[UInt8[Array, "N"], None]:
+    def add(found: UInt8[Array, "N"], target: tuple) -> tuple[UInt8[Array, "N"], None]:
         # What a descriptor allows is a word with a bit for each number: a shift is cheaper than comparisons.
-        is_used, (kind, color, place), bit = each
+        is_used, (kind, color, place), bit = target
         allowed_kinds = jnp.where(kind == ANY_KIND, _ALL_BITS, _ONE_BIT << kind) & ~_EMPTY_BIT
         allowed_colors = jnp.where(color == ANY_COLOR, _ALL_BITS, _ONE_BIT << color)
         fits = allowed_kinds >> kinds & allowed_colors >> colors & there >> place & _ONE_BIT
         return found | jnp.where(is_used, fits, np.uint16(0)).astype(jnp.uint8) << bit, None
 
     # A loop, because XLA would otherwise compute the bits again for each value that depends on them.
-    each = (is_used, descriptors.astype(jnp.uint16), np.arange(descriptors.shape[0], dtype=np.uint8))
-    found, _ = short_scan(add, jnp.zeros(grid.size, jnp.uint8), each)
+    targets = (is_used, descriptors.astype(jnp.uint16), np.arange(descriptors.shape[0], dtype=np.uint8))
+    found, _ = short_scan(add, jnp.zeros(grid.size, jnp.uint8), targets)
     return found.reshape(grid.shape)
 
 

@@ -93,8 +93,8 @@ def with_things(key: Key, plan: Plan, rooms: Room | tuple[Several, Several], thi
     """Put things into random cells of rooms: of one room, or of one for each thing. `key` is consumed."""
     columns, rows = (jnp.broadcast_to(jnp.asarray(index, jnp.int32), things.shape) for index in rooms)
 
-    def with_next(plan: Plan, each: tuple[Key, Array, Array, Array]) -> tuple[Plan, None]:
-        key, thing, column, row = each
+    def with_next(plan: Plan, x: tuple[Key, Array, Array, Array]) -> tuple[Plan, None]:
+        key, thing, column, row = x
         return plan.with_thing(key, (column, row), thing), None
 
     return short_scan(with_next, plan, (jax.random.split(key, things.shape[0]), things, columns, rows))[0]

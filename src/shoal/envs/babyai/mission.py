@@ -96,7 +96,7 @@ def parse(text: str) -> Instruction:
         raise ValueError(f"instruction {text!r}: the word {unknown[0]!r} is unknown. {RULES}")
     spoken = " ".join(said)
     joints = [(f" {joint} ", order) for joint, order in ((JOINTS[BEFORE].strip(" ,"), BEFORE), (JOINTS[AFTER], AFTER))]
-    [(joint, order), *_] = [each for each in joints if each[0] in spoken] or [(None, ONE)]
+    [(joint, order), *_] = [pair for pair in joints if pair[0] in spoken] or [(None, ONE)]
     groups = [side.split(" and ") for side in (spoken.split(joint) if joint else [spoken])]
     if sum(spoken.count(joint) for joint, _ in joints) > 1 or max(map(len, groups)) > 2:
         raise ValueError(

@@ -135,8 +135,8 @@ class Tabular(Env):
         word = jnp.asarray(self.outcomes.words).at[position].get(mode="promise_in_bounds")
         index, reward_index, terminated = self.outcomes.unpack(word)
         reward = jnp.float32(0)
-        for i, each in enumerate(self.rewards):
-            reward = jnp.where(reward_index == i, jnp.asarray(each, jnp.float32), reward)
+        for i, value in enumerate(self.rewards):
+            reward = jnp.where(reward_index == i, jnp.asarray(value, jnp.float32), reward)
         return index, reward, terminated
 
     def model(self) -> Model:
