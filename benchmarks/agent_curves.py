@@ -104,7 +104,7 @@ def measure(agent: str, seeds: int) -> dict[str, Any]:
 
 def keep(row: dict[str, Any]) -> None:
     """Add a row to the file, or replace the agent's earlier row."""
-    rows = {each["agent"]: each for each in json.loads(RESULTS.read_text())} if RESULTS.exists() else {}
+    rows = {known["agent"]: known for known in json.loads(RESULTS.read_text())} if RESULTS.exists() else {}
     rows[row["agent"]] = row
     lines = [json.dumps(rows[agent]) for agent in sorted(rows)]
     RESULTS.write_text("[\n" + ",\n".join(lines) + "\n]\n")
@@ -132,5 +132,5 @@ if __name__ == "__main__":
         for name in args.agents or RECIPES:
             keep(measure(name, args.seeds))
             print(name, flush=True)
-    for each in json.loads(RESULTS.read_text()):
-        print(draw(each))
+    for row in json.loads(RESULTS.read_text()):
+        print(draw(row))

@@ -44,7 +44,7 @@ def speed() -> None:
         for _ in range(args.rounds):
             for side, command in sides.items():
                 answers[side].append(answer(command))
-        rates = {side: [rate(each) for each in rounds] for side, rounds in answers.items()}
+        rates = {side: [rate(output) for output in rounds] for side, rounds in answers.items()}
         medians = {side: statistics.median(rounds) for side, rounds in rates.items()}
         found["ids"][name] = {
             **{side: {"median": round(medians[side]), "rounds": [round(x) for x in rates[side]]} for side in sides},

@@ -93,8 +93,8 @@ def succeeds(preset):
 
 def successes(returns):
     """The fraction of successful episodes [M]: mean over members, smallest, and of each; from returns [M, episodes]."""
-    each = (np.asarray(returns) > 0).mean(axis=1)
-    return {"mean": each.mean(), "min": each.min(), "per_member": each.round(4).tolist()}
+    solved = (np.asarray(returns) > 0).mean(axis=1)
+    return {"mean": solved.mean(), "min": solved.min(), "per_member": solved.round(4).tolist()}
 
 
 def curves(result):

@@ -76,7 +76,7 @@ report = {
     "jax": jax.__version__,
     "device": jax.devices()[0].device_kind,
     **{name: getattr(args, name) for name in ("candidates", "generations", "steps", "records")},
-    "steps_per_second": {name: [round(each) for each in values] for name, values in speeds.items()},
+    "steps_per_second": {name: [round(speed) for speed in values] for name, values in speeds.items()},
     "median_ratio": round(ratio, 3),
 }
 args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -104,16 +104,16 @@ else:
         **best_of(CLIPS, {"value_coef": own["value_coef"]}, experiment.env, evolved.spec.steps),
     }
 runs = {
-    name: trained(f"held-out-{name}", experiment.env, each, evolved.spec.steps, preset=None)
-    for name, each in fields.items()
+    name: trained(f"held-out-{name}", experiment.env, values, evolved.spec.steps, preset=None)
+    for name, values in fields.items()
 }
 held_out = compared(runs["evolved"], runs["baseline"])
 others = {name: compared(runs["evolved"], runs[name], ("evolved", name)) for name in list(runs)[2:]}
 transfer = []
 for env in args.transfer:
     both = [
-        trained(f"transfer-{env}-{label}", env, {path: each}, args.transfer_steps)
-        for label, each in (("evolved", loss), ("baseline", by_hand))
+        trained(f"transfer-{env}-{label}", env, {path: value_loss}, args.transfer_steps)
+        for label, value_loss in (("evolved", loss), ("baseline", by_hand))
     ]
     transfer.append(compared(*both))
 report = {
@@ -123,7 +123,7 @@ report = {
     **about,
     "held_out": held_out,
     "others": others,
-    "fields": {name: {k: v for k, v in each.items() if k != path} for name, each in fields.items()},
+    "fields": {name: {k: v for k, v in values.items() if k != path} for name, values in fields.items()},
     "transfer": transfer,
     "held_out_and_transfer_seconds": round(time.perf_counter() - started, 1),
     "weights": int(sum(np.size(x) for x in jax.tree.leaves(loss))),

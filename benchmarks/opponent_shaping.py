@@ -67,7 +67,7 @@ def summary(rewards: list[np.ndarray]) -> dict[str, Any]:
             "mean": round(float(per_seed[:, i].mean()), 4),
             "interval": [round(x, 4) for x in bootstrap_interval(per_seed[:, i], np.mean)],
             "of_each_seed": [round(float(x), 4) for x in per_seed[:, i]],
-            "over_time": [round(float(x), 4) for x in np.mean([each[:, i] for each in rewards], axis=0)],
+            "over_time": [round(float(x), 4) for x in np.mean([of_seed[:, i] for of_seed in rewards], axis=0)],
         }
     return found
 

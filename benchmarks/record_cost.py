@@ -52,8 +52,10 @@ def main() -> None:
             add()
             records.save(folder)
             records.fingerprint()
-        each = (time.process_time() - start) / MEASURED
-    print(f"{options.records:,} records of {members} members: {1e3 * each:.2f} ms for a record, {whole:.2f} s for all")
+        seconds = (time.process_time() - start) / MEASURED
+    print(
+        f"{options.records:,} records of {members} members: {1e3 * seconds:.2f} ms for a record, {whole:.2f} s for all"
+    )
 
 
 if __name__ == "__main__":

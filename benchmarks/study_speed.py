@@ -175,7 +175,7 @@ def measure_process(options: argparse.Namespace) -> dict[str, Any]:
             wall, done = timed(command, JAX_COMPILATION_CACHE_DIR=f"{place}/cache")
             seconds.append(wall)
             training.append(json.loads(done.stdout.splitlines()[-1])["train_seconds"])
-    mean, of_training = (sum(each[1:]) / options.processes for each in (seconds, training))
+    mean, of_training = (sum(times[1:]) / options.processes for times in (seconds, training))
     return {"seconds_per_trial": mean, "training": of_training, "seconds": seconds, "steps": options.steps}
 
 

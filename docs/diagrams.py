@@ -83,12 +83,12 @@ def packages() -> str:
         y = 16 + index * row
         level = len(LEVELS) - 1 - index
         parts.append(text(left + 10, y + 23, str(level), 13, FAINT))
-        each = (inner - 30 - 8 * (len(names) - 1)) / len(names)
+        box_width = (inner - 30 - 8 * (len(names) - 1)) / len(names)
         for number, name in enumerate(names):
-            x = left + 30 + number * (each + 8)
-            parts.append(box(x, y, each, 36, EDGE if reads or name in EDGES else PURE))
+            x = left + 30 + number * (box_width + 8)
+            parts.append(box(x, y, box_width, 36, EDGE if reads or name in EDGES else PURE))
             words = f'<tspan font-weight="bold">{name}</tspan>' + f": {what}" * (len(names) == 1)
-            parts.append(text(x + each / 2, y + 23, words))
+            parts.append(text(x + box_width / 2, y + 23, words))
         if len(names) > 1:
             parts.append(text(left + 30 + (inner - 30) / 2, y + 52, what, 12, FAINT))
     bottom = 16 + len(LEVELS) * row

@@ -48,8 +48,8 @@ LABELS = re.compile(r"^(Action|Observation|Reward|Start|End|Noise|Source|Differe
 def environment_pages() -> dict[str, str]:
     """The overview and the page of each family, by file name."""
     drawn = json.loads(PICTURES.read_text())
-    known = {family: _classes(each.names) for family, each in families().items()}
-    (probes,) = (_classes(each.names) for each in families(probes=True).values())
+    known = {family: _classes(found.names) for family, found in families().items()}
+    (probes,) = (_classes(family.names) for family in families(probes=True).values())
     pages = {_file(family): _family_page(family, classes, drawn) for family, classes in known.items()}
     return {"environments.md": _overview(known, probes, drawn)} | pages
 

@@ -23,7 +23,7 @@ def families(probes: bool = False) -> dict[str, Family]:
     listed = {family: Family(about, []) for family, about in found.families.items()}
     for name, family in found.envs.items():
         listed[family].names.append(name)
-    return {family: each for family, each in listed.items() if (family == PROBES) == probes}
+    return {family: entries for family, entries in listed.items() if (family == PROBES) == probes}
 
 
 def table(head: tuple[str, ...], rows: list[list[str]]) -> str:

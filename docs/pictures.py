@@ -40,8 +40,8 @@ SMOOTH = ("classic", "planar", "meta/PointRobot", "bsuite/BsuiteCartpole", "bsui
 def pictured() -> Iterator[tuple[str, list[Entry]]]:
     """(`family/Class`, its entries) of every class with pictures, except the probes."""
     classes: dict[str, list[Entry]] = {}
-    for family, each in families().items():
-        for name in each.names:
+    for family, listed in families().items():
+        for name in listed.names:
             classes.setdefault(f"{family}/{ENVS[name].cls.__name__}", []).append(ENVS[name])
     yield from ((title, entries) for title, entries in classes.items() if has_picture(entries[0].build()))
 

@@ -152,8 +152,12 @@ def _listing() -> str:
     from shoal.cli.table import table
 
     rows = [
-        [name, f"{each.source.title} ({each.source.author})", " ".join(part.name for part in each.parts)]
-        for name, each in reproductions().items()
+        [
+            name,
+            f"{reproduction.source.title} ({reproduction.source.author})",
+            " ".join(part.name for part in reproduction.parts),
+        ]
+        for name, reproduction in reproductions().items()
     ]
     return f"{table(('name', 'source', 'parts'), rows)}\n\n`{COMMAND} NAME` measures one and writes a page."
 

@@ -63,7 +63,7 @@ def _section(part: Part, found: Found | None, reason: str | None, folder: Path) 
         parts.append(tag("p", tag("strong", "Not measured here: "), with_code(reason), "."))
     if part.rows:
         parts.append(_numbers(part.rows, (found or {}).get("numbers", {})))
-    parts += [_chart(each, (found or {}).get("lines", {}).get(each.key, {})) for each in part.charts]
+    parts += [_chart(chart, (found or {}).get("lines", {}).get(chart.key, {})) for chart in part.charts]
     if found:
         pictures = [_picture(folder / "files" / part.name / name, words) for name, words in found["pictures"].items()]
         parts += [tag("div", *pictures, class_="videos")] if len(pictures) > 1 else pictures
@@ -133,9 +133,9 @@ def _how(found: Found) -> list[Any]:
     day = found["time"].replace("T", " ").removesuffix("Z")
     words = f"Measured in {seconds_in_words(found['seconds'])}, {day} UTC{f'; sizes: {sizes}' if sizes else ''}."
     commands = [
-        each
+        element
         for what, command in found["commands"].items()
-        for each in (tag("p", f"{what}:", class_="soft"), code_block(command))
+        for element in (tag("p", f"{what}:", class_="soft"), code_block(command))
     ]
     return [
         tag("p", words, " All numbers of this part come from this command:", class_="soft"),
@@ -146,7 +146,7 @@ def _how(found: Found) -> list[Any]:
 
 def _size(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return " ".join(_size(each) for each in value)
+        return " ".join(_size(x) for x in value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

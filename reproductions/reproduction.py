@@ -180,7 +180,10 @@ def _where(word: str) -> str:
         lines = [f"`{COMMAND} {owner} --only {word}`" for owner in owners]
         return f"It is the name of a part: {' or '.join(lines)}."
     in_words = re.compile(rf"(?<!\w){re.escape(_plain(word))}(?!\w)")
-    texts = {f"{COMMAND} {name}": f"{each.title} {each.source} {each.about}" for name, each in known.items()}
+    texts = {
+        f"{COMMAND} {name}": f"{reproduction.title} {reproduction.source} {reproduction.about}"
+        for name, reproduction in known.items()
+    }
     scripts = {f"python benchmarks/{file.name}": _about(file) for file in sorted(BENCHMARKS.glob("*.py"))}
     for lines in (texts, scripts):
         found = [f"`{line}`" for line, text in lines.items() if in_words.search(_plain(text))]

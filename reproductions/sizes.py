@@ -37,7 +37,7 @@ def size_words(part: str, sizes: Sizes) -> list[str]:
 def _read(text: str, like: Any) -> Any:
     """Read a number, a text, or several of them with commas between."""
     if isinstance(like, (list, tuple)):
-        return [type(like[0])(each) for each in text.split(",")]
+        return [type(like[0])(word) for word in text.split(",")]
     return type(like)(text)
 
 

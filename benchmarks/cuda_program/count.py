@@ -162,10 +162,10 @@ class _Walk(NamedTuple):
         trips = self.trips(functions[0] if functions else "") if known is None else known
         inside = (*loops, Loop(thunk.instruction, trips, known is not None, source, functions))
         if known is None:  # then the host reads the condition before each trip
-            condition = [each for each in thunk.children if each.part == "condition"]
+            condition = [child for child in thunk.children if child.part == "condition"]
             yield from self.through(condition, inside, times * trips, None)
             yield Launch(inside, times * trips, "read by the host", source=source)
-        body = [each for each in thunk.children if each.part != "condition"]
+        body = [child for child in thunk.children if child.part != "condition"]
         yield from self.through(body, inside, times * trips, None)
 
     def _launch(self, thunk: Thunk, loops: tuple[Loop, ...], times: float, instruction: Instruction | None) -> Launch:

@@ -95,7 +95,7 @@ class Module:
     @cached_property
     def by_name(self) -> dict[str, Instruction]:
         """All instructions by name."""
-        return {each.name: each for body in self.computations.values() for each in body}
+        return {instruction.name: instruction for body in self.computations.values() for instruction in body}
 
     def body(self, fusion: Instruction) -> list[Instruction]:
         """The instructions inside a fusion; none for other instructions."""

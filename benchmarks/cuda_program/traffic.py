@@ -65,23 +65,23 @@ class _Body:
     """The computation inside one kernel, and the elements of each array in it that are needed for the results."""
 
     def __init__(self, body: Sequence[Instruction]) -> None:
-        self._by_name = {each.name: each for each in body}
+        self._by_name = {instruction.name: instruction for instruction in body}
         self._asked: dict[str, list[Needed]] = defaultdict(list)  # by the users of each array
         self._written = NOTHING
         self._operations = 0
-        for each in reversed(body):  # operands come before their users
-            if each.is_root:
-                self._write(each)
-            elif self._asked[each.name]:
-                self._ask_for(each, self._needed(each))
-            self._operations += self._computed(each)
+        for instruction in reversed(body):  # operands come before their users
+            if instruction.is_root:
+                self._write(instruction)
+            elif self._asked[instruction.name]:
+                self._ask_for(instruction, self._needed(instruction))
+            self._operations += self._computed(instruction)
 
     def traffic(self) -> Traffic:
         """All parameters that are read, and all results that are written."""
-        roots = [each for each in self._by_name.values() if each.is_root]
-        parameters = [each for each in self._by_name.values() if each.opcode == "parameter"]
-        visited_again = max((_fast_environments(array) for each in roots for array in each.arrays), default=0)
-        read = (self._needed(each).traffic(each.arrays[0], visited_again) for each in parameters)
+        roots = [instruction for instruction in self._by_name.values() if instruction.is_root]
+        parameters = [instruction for instruction in self._by_name.values() if instruction.opcode == "parameter"]
+        visited_again = max((_fast_environments(array) for root in roots for array in root.arrays), default=0)
+        read = (self._needed(parameter).traffic(parameter.arrays[0], visited_again) for parameter in parameters)
         return sum(read, self._written)._replace(operations=self._operations)
 
     def _computed(self, result: Instruction) -> int:
@@ -91,7 +91,7 @@ class _Body:
         if result.opcode == "reduce":
             return self._needed(self._by_name[result.operands[0].name]).elements
         if result.opcode in UPDATES:
-            return sum(each.size for each in _parts_of_update(result, self._inputs(result))[2])
+            return sum(part.size for part in _parts_of_update(result, self._inputs(result))[2])
         return result.size if result.is_root else self._needed(result).elements
 
     def _inputs(self, user: Instruction) -> list[Instruction]:
@@ -100,7 +100,7 @@ class _Body:
     def _needed(self, array: Instruction) -> Needed:
         """The elements of an array that its users need together, at most all of them."""
         asked = self._asked[array.name]
-        if any(each.elements >= array.size and not each.places for each in asked):
+        if any(needed.elements >= array.size and not needed.places for needed in asked):
             return Needed(array.size)
         return Needed(min(sum(e.elements for e in asked), array.size), sum(e.places for e in asked))
 
@@ -108,14 +108,14 @@ class _Body:
         """Add what a result writes. Of an update in place only the new elements: the old ones are not even read."""
         inputs = self._inputs(result)
         if result.opcode == "tuple" or (result.opcode in VIEWS and inputs[0].opcode in UPDATES):
-            for each in inputs:
-                self._write(each)
+            for operand in inputs:
+                self._write(operand)
         elif result.opcode in UPDATES:
             arrays, rows, new = _parts_of_update(result, inputs)
             for array, values in zip(arrays, new, strict=True):
                 self._written += Needed(values.size, rows).traffic(array.arrays[0])
-            for each in inputs[len(arrays) :]:
-                self._asked[each.name].append(Needed(each.size))
+            for operand in inputs[len(arrays) :]:
+                self._asked[operand.name].append(Needed(operand.size))
         else:
             self._written += Traffic(result.bytes, result.bytes)
             self._ask_for(result, Needed(result.size))

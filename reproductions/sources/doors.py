@@ -62,7 +62,7 @@ def compiled(work: Workspace, *, envs: Sequence[int], steps: int) -> Measured:
     lines: dict[str, tuple[list, list]] = {}
     for name, measure in ((CALLED, _called), (ONE, _program)):
         work.say(f"  {name}")
-        lines[name] = list(envs), [measure(each, steps) for each in envs]
+        lines[name] = list(envs), [measure(count, steps) for count in envs]
     notes = [
         f"The program returns the sum of all observations and the last states, which are read before the clock stops. "
         f"Its steps come in groups of {HORIZON}, so its seconds are those of {steps // HORIZON * HORIZON or HORIZON}, "
