@@ -4,6 +4,7 @@ The script contains all words, so that completion does not start Python. Print i
 """
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from shoal.cli.index import index
 from shoal.cli.parser import Line, Parser
@@ -16,48 +17,7 @@ TAKES_AGENT = ("train", "bsuite", "agents")  # commands whose first argument is 
 TAKES_ENV = ("render", "play", "envs", "bench")  # commands whose arguments are environments or run folders
 
 # Bash splits a word at `=` and `:` (COMP_WORDBREAKS), so in a name with a colon only the part after it is completed.
-SCRIPT = """\
-_shoal() {
-    local word="${COMP_WORDS[COMP_CWORD]}" command="${COMP_WORDS[1]}" agent="${COMP_WORDS[2]}" env="${COMP_WORDS[3]}"
-    local commands="@COMMANDS@"
-    local agents="@AGENTS@"
-    local envs="@ENVS@"
-    COMPREPLY=()
-    if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "$commands" -- "$word"))
-        return
-    fi
-    if [ "${COMP_WORDS[COMP_CWORD-1]}" = "--wrap" ]; then
-        COMPREPLY=($(compgen -W "@WRAPPERS@" -- "$word"))
-        return
-    fi
-    case "$word" in
-        -*)
-            local options=""
-            case "$command" in
-@OPTIONS@
-            esac
-            case "$command" in
-                train|bsuite)
-                    case "$agent" in
-@AGENT_FIELDS@
-                    esac
-                    ;;
-            esac
-            COMPREPLY=($(compgen -W "$options" -- "$word"))
-            return
-            ;;
-    esac
-    case "$command:$COMP_CWORD" in
-        @TAKES_AGENT@) COMPREPLY=($(compgen -W "$agents" -- "$word")) ;;
-        train:3) COMPREPLY=($(compgen -W "$envs" -- "$word")) ;;
-        @TAKES_ENV@) COMPREPLY=($(compgen -W "$envs" -- "$word") $(compgen -f -- "$word")) ;;
-        completion:2) COMPREPLY=($(compgen -W "bash zsh" -- "$word")) ;;
-        *) COMPREPLY=($(compgen -f -- "$word")) ;;
-    esac
-}
-complete -o filenames -F _shoal shoal
-"""
+SCRIPT = Path(__file__).with_name("completion.bash")  # a template: words between @ are replaced
 FOR_ZSH = "autoload -U +X compinit && compinit -u\nautoload -U +X bashcompinit && bashcompinit\n"
 
 
@@ -69,14 +29,15 @@ def completion_parser() -> Parser:
 
 
 def completion(line: Line) -> None:
-    """Print the script: fill the lists of words into `SCRIPT`."""
+    """Print the script: fill the lists of words into `completion.bash`."""
     from shoal.cli.main import COMMANDS
 
     found = index()
     options = {name: _options(command.parser(name)) for name, command in COMMANDS.items()}
     fields = {name: row.options for name, row in found.agents.items()}
     script = (
-        SCRIPT.replace("@COMMANDS@", " ".join(COMMANDS))
+        SCRIPT.read_text()
+        .replace("@COMMANDS@", " ".join(COMMANDS))
         .replace("@AGENTS@", " ".join(found.agents))
         .replace("@ENVS@", " ".join(found.envs))
         .replace("@WRAPPERS@", " ".join(wrapper_names()))
