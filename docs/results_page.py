@@ -1,7 +1,7 @@
 """The page of results: what agents reached beside published numbers, and speed beside other libraries, from files.
 
 In benchmarks/results, returns come from evidence.json and minigrid-learning.json, the numbers of others from
-published.toml, and speeds from the files that benchmarks/run.py wrote.
+published.toml, and speeds from the files that benchmarks/run.py wrote. Targets are those of envs/references.toml.
 """
 
 import json
@@ -16,6 +16,7 @@ from page_parts import NOTICE, families, page, picture, table
 from shoal.agents.presets import presets
 from shoal.core.registry import AGENTS
 from shoal.ops.statistics import FEWEST
+from shoal.training.references import known_references, target_of
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 CURVES = RESULTS / "agent-curves.json"
@@ -93,7 +94,7 @@ def _returns(evidence: list[dict[str, Any]], published: dict[str, Any]) -> str:
                 if score["members"] >= FEWEST
                 else "",
                 f"{score['min']:.{digits}f}",
-                _unbroken(_target(published, row["preset"], env)),
+                _unbroken(_target(row["preset"], env)),
                 _unbroken(f"{sb3['mean']} ({sb3['steps']:,})" if sb3 else ""),
             ]
         )
@@ -105,11 +106,10 @@ def _unbroken(text: str) -> str:
     return text.replace(" ", "&nbsp;")  # so that a narrow column does not break it into lines
 
 
-def _target(published: dict[str, Any], preset: str, env: str) -> str:
-    largest = published["largest"].get(preset, published["largest"].get(env))
-    if largest is not None:
-        return f"largest {largest:g}"
-    return f"solved at {published['solved'][env]:g}" if env in published["solved"] else ""
+def _target(preset: str, env: str) -> str:
+    known = known_references()
+    target = target_of(known.get(preset, known.get(env, {})))
+    return f"{'solved at' if target[0] == 'solved' else target[0]} {target[1]:g}" if target else ""
 
 
 def _levels(levels: list[dict[str, Any]]) -> str:
