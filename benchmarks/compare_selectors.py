@@ -23,7 +23,8 @@ shoal.prepare()  # before anything imports JAX
 
 import numpy as np  # noqa: E402
 
-from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm, paired_difference_interval  # noqa: E402
+from shoal.ops.aggregates import paired_difference  # noqa: E402
+from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "selectors.json"
 METHODS = ("random", "pbt", "halving")
@@ -99,7 +100,7 @@ def report(rows: list[dict[str, Any]], asked: dict[str, Any]) -> None:
             low, high = bootstrap_interval(returns, iqm)
             text += f" [{low:.4g}, {high:.4g}]"
         if method != "random" and len(returns) == len(baseline) >= FEWEST:
-            low, high = paired_difference_interval(returns, baseline)
+            _, low, high = paired_difference([returns], [baseline])
             text += f"  minus random: [{low:.4g}, {high:.4g}]"
         print(text)
 

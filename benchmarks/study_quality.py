@@ -34,7 +34,8 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 from resumable import own_command  # noqa: E402
 
-from shoal.ops.statistics import bootstrap_interval, paired_difference_interval  # noqa: E402
+from shoal.ops.aggregates import paired_difference  # noqa: E402
+from shoal.ops.statistics import bootstrap_interval  # noqa: E402
 from shoal.studies.study import StudyResult  # noqa: E402
 
 
@@ -80,7 +81,7 @@ report = {
     "means": {"together": float(together.mean()), "alone": float(alone.mean())},
     "intervals": {"together": bootstrap_interval(together, np.mean), "alone": bootstrap_interval(alone, np.mean)},
     "difference": float((together - alone).mean()),
-    "difference_interval": paired_difference_interval(together, alone),
+    "difference_interval": paired_difference([together], [alone])[1:],
     "seconds": round(time.perf_counter() - started, 1),
 }
 args.out.write_text(json.dumps(report, indent=1) + "\n")

@@ -93,7 +93,8 @@ from .studies.track import track as track
 from .studies.tune import tune as tune
 from .tracking.events import Sink as Sink
 from .tracking.request import Tracking as Tracking
-from .training.comparison import compare as compare
+from .training.compare import compare as compare
+from .training.comparison import Comparison as Comparison
 from .training.export import export as export
 from .training.export_config import export_config as export_config
 from .training.host import prepare as prepare

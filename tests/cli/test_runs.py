@@ -59,7 +59,7 @@ def test_eval_gives_each_setting_its_own_members(run, capsys):
 
 
 def test_compare_pairs_members_that_share_setting_and_seed(run, capsys):
-    _, out, _ = say(capsys, "compare", run, run)
+    _, out, _ = say(capsys, "compare", run, shutil.copytree(run, "copy-to-compare"))
     assert "A - B = 0 over 4 pairs" in out and "too few pairs to decide: an interval needs 6" in out
     assert "one of B: 0.500" in out
 

@@ -11,8 +11,6 @@ from shoal.ops.statistics import (
     bootstrap_interval,
     iqm,
     iqm_band,
-    paired_difference_interval,
-    probability_of_improvement,
     quantiles,
 )
 from shoal.training.records import score_summary
@@ -52,22 +50,12 @@ def test_bootstrap_of_six_members_matches_all_46656_resamples():
 
 
 @pytest.mark.parametrize("count", range(1, FEWEST))
-def test_fewer_than_six_members_or_pairs_have_no_interval(count):
+def test_fewer_than_six_members_have_no_interval(count):
     values = np.arange(count) + 1.0
-    assert np.isnan(bootstrap_interval(values)).all() and np.isnan(paired_difference_interval(values, -values)).all()
+    assert np.isnan(bootstrap_interval(values)).all()
     assert np.isnan(iqm_band(values[None])[1:]).all() and np.isfinite(iqm_band(values[None])[0])
     found = score_summary(values)
     assert np.isnan([found["iqm_low"], found["iqm_high"]]).all() and found["members"] == count
-
-
-@pytest.mark.parametrize("statistic", [np.mean, iqm, np.median])
-@pytest.mark.parametrize("count", [6, 7, 16, 64])
-def test_the_interval_of_b_minus_a_is_the_mirror_image_of_that_of_a_minus_b(count, statistic):
-    random = np.random.default_rng(count)
-    a, b = random.gamma(2.0, size=count), random.normal(size=count)
-    low, high = paired_difference_interval(a, b, statistic)
-    assert low < high and paired_difference_interval(b, a, statistic) == (-high, -low)
-    assert paired_difference_interval(a, a, statistic) == (0.0, 0.0)
 
 
 def test_bootstrap_agrees_with_scipy():
@@ -96,24 +84,6 @@ def test_band_of_a_curve_is_the_interval_of_each_record():
         there = row[np.isfinite(row)]
         expected = [iqm(there), *bootstrap_interval(there)] if there.size else [np.nan] * 3
         np.testing.assert_allclose(band, expected, rtol=1e-9)
-
-
-def test_pairing_cancels_what_a_seed_does_to_both():
-    seeds = 100.0 * np.arange(20)
-    low, high = paired_difference_interval(seeds + np.tile([1.0, 3.0], 10), seeds)
-    assert 1.5 < low < 2.0 < high < 2.5  # differences 1 and 3: mean 2, standard error 1 / sqrt(20) = 0.22
-
-
-def test_unequal_populations_cannot_be_paired():
-    with pytest.raises(ValueError, match="a has 3 members and b has 2"):
-        paired_difference_interval([1, 2, 3], [1, 2])
-
-
-def test_probability_of_improvement_counts_pairs_and_halves_ties():
-    assert probability_of_improvement([1, 2], [2, 0, 1]) == (0.5 + 1 + 0 + 1 + 1 + 0.5) / 6
-    a, b = np.random.default_rng(4).integers(0, 5, (2, 30))
-    expected = scipy.stats.mannwhitneyu(a, b).statistic / 900
-    assert probability_of_improvement(a, b) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

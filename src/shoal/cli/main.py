@@ -47,7 +47,7 @@ COMMANDS = {
     "play": Command("shoal.cli.play", "play", "play an environment in the terminal, or watch a policy play"),
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
     "report": Command("shoal.cli.runs", "write_report", "write an HTML page about runs, a population or a study"),
-    "compare": Command("shoal.cli.runs", "compare_runs", "test whether one run is better than another, seed by seed"),
+    "compare": Command("shoal.cli.compare", "compare_runs", "compare runs or groups of runs, over many environments"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
     "export-config": Command(
         "shoal.cli.config", "export_config", "write the hyperparameters of a run as a preset file"

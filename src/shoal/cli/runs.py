@@ -1,8 +1,7 @@
-"""`shoal eval`, `render`, `plot`, `report`, `compare`, `export` and `record`: the commands that read run folders."""
+"""`shoal eval`, `render`, `plot`, `report`, `export` and `record`: the commands that read run folders."""
 
 import argparse
 import itertools
-import math
 from pathlib import Path
 from typing import Any
 
@@ -227,65 +226,6 @@ def write_report(line: Line) -> None:
     arguments = line.options
     path = report(*arguments.runs, out=arguments.out, trust_source=arguments.trust_source)
     print(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
-
-
-def compare_parser() -> Parser:
-    """The options of `shoal compare`."""
-    parser = Parser(
-        "compare",
-        "A B [options]",
-        "Compare the returns of two runs: the difference of means with a paired bootstrap interval, over the settings "
-        "and seeds that both have, and the probability that a member of A is better than a member of B.",
-        "  shoal compare runs/a runs/b",
-    )
-    parser.add_argument("a", metavar="A", help="a run folder")
-    parser.add_argument("b", metavar="B", help="another run folder")
-    parser.add_argument(
-        "--metric",
-        default="last",
-        choices=(*WHICH, "whole"),
-        help="the last evaluation (default), the best one, or the mean return of the whole training",
-    )
-    return parser
-
-
-def compare_runs(line: Line) -> None:
-    """`shoal compare`: print the difference of two runs, over the settings and seeds that both have."""
-    arguments = line.options
-    from shoal.cli.table import table
-    from shoal.ops.statistics import FEWEST
-    from shoal.training.comparison import compare
-
-    found = compare(arguments.a, arguments.b, arguments.metric)
-    rows = [
-        [label, path, count, mean, _interval(*interval)]
-        for label, path, count, mean, interval in zip(
-            "AB", (found["a"], found["b"]), found["members"], found["mean"], found["interval"], strict=True
-        )
-    ]
-    print(table(("", "run", "members", "mean", "95 % interval"), rows))
-    if found["pairs"]:
-        low, high = found["difference_interval"]
-        verdict = "A is better" if low > 0 else "B is better" if high < 0 else "no clear difference"
-        interval = f", 95 % interval {_interval(low, high)}"
-        if found["pairs"] < FEWEST:
-            verdict, interval = f"too few pairs to decide: an interval needs {FEWEST}", ""
-        print(
-            f"A - B = {found['difference']:.4g}{interval} over {found['pairs']} pairs of the same setting and seed: "
-            f"{verdict}"
-        )
-    else:
-        print("the runs have no setting and seed in common, so there are no pairs to compare")
-    for label, count in zip("AB", found["dropped"], strict=True):
-        if count:
-            print(f"{count} member{'s' * (count > 1)} of {label} left out: no finite score")
-    print(f"probability that a member of A beats one of B: {found['probability_of_improvement']:.3f}")
-    for note in found["notes"]:
-        print(f"note: {note}")
-
-
-def _interval(low: float, high: float) -> str:
-    return "-" if math.isnan(low) else f"[{low:.4g}, {high:.4g}]"
 
 
 def export_parser() -> Parser:

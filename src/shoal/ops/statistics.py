@@ -1,15 +1,16 @@
 """Statistics over the members of a population, for reports from few seeds. NumPy only, on the host.
 
 Source: Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice" (interquartile mean,
-bootstrap over seeds, probability of improvement); Efron 1979 for the percentile bootstrap. The last axis is that of the
-members. All random numbers derive from `seed`, so that a report is the same each time it is made.
+bootstrap over seeds); Efron 1979 for the percentile bootstrap. The last axis is that of the members. All random numbers
+derive from `seed`, so that a report is the same each time it is made. `ops.aggregates` compares learners over several
+environments.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 Statistic = Callable[..., Any]  # called as statistic(samples, axis=-1)
@@ -46,8 +47,8 @@ def bootstrap_interval(
 
     Both ends are NaN for fewer than `FEWEST` members, which say too little about the uncertainty.
     """
-    values, tails = np.sort(_sample(x, "bootstrap_interval")), _tails(level)
-    resampled = values[_resampled(values.size, seed, resamples)]
+    values, tails = np.sort(checked_sample(x, "bootstrap_interval")), tails_of(level)
+    resampled = values[resampled_indices(values.size, seed, resamples)]
     if values.size < FEWEST:
         return np.nan, np.nan
     low, high = np.quantile(statistic(resampled, axis=-1), tails)
@@ -75,43 +76,8 @@ def iqm_band(
         means = kept @ _middle_weights(int(count), seed, resamples).T
         center[rows] = iqm(kept)
         if count >= FEWEST:
-            low[rows], high[rows] = np.quantile(means, _tails(level), axis=-1)
+            low[rows], high[rows] = np.quantile(means, tails_of(level), axis=-1)
     return center, low, high
-
-
-def paired_difference_interval(
-    a: ArrayLike,
-    b: ArrayLike,
-    statistic: Statistic = np.mean,
-    seed: int = 0,
-    resamples: int = 2000,
-    level: float = 0.95,
-) -> tuple[float, float]:
-    """Bootstrap interval (low, high) of a statistic of `a - b`, taken member by member.
-
-    For two sets of members with the same seeds, such as two settings of a run: effects of the seed on both cancel. The
-    statistic must change its sign with its values, as a mean does: then the interval of `b - a` is exactly (-high,
-    -low). Both are NaN for fewer than `FEWEST` pairs.
-    Raises ValueError if `a` and `b` have different lengths.
-    """
-    first, second = _sample(a, "paired_difference_interval"), _sample(b, "paired_difference_interval")
-    if first.shape != second.shape:
-        raise ValueError(
-            f"a has {first.size} members and b has {second.size}, so they cannot be paired. Give the same number of "
-            "each, with the same seeds in the same order, or compare them unpaired with probability_of_improvement."
-        )
-    difference = first - second
-    # Resamples of d and of -d are not mirror images, so both are made from the same one of the two.
-    is_mirrored = np.sort(difference).tolist() < np.sort(-difference).tolist()
-    low, high = bootstrap_interval(-difference if is_mirrored else difference, statistic, seed, resamples, level)
-    return (0.0 - high, 0.0 - low) if is_mirrored else (low, high)
-
-
-def probability_of_improvement(a: ArrayLike, b: ArrayLike) -> float:
-    """The probability that a random member of `a` is better than one of `b`; a tie counts half (Mann-Whitney's U)."""
-    first = _sample(a, "probability_of_improvement")[:, None]
-    second = _sample(b, "probability_of_improvement")[None, :]
-    return float(np.mean((first > second) + 0.5 * (first == second)))
 
 
 def _middle(count: int) -> slice:
@@ -119,7 +85,10 @@ def _middle(count: int) -> slice:
     return slice(cut, count - cut)
 
 
-def _resampled(count: int, seed: int, resamples: int) -> np.ndarray:
+def resampled_indices(
+    count: int, seed: int | np.random.Generator, resamples: int
+) -> Int[np.ndarray, "resamples count"]:
+    """Return bootstrap samples as indices of `count` values, drawn with replacement; a generator is consumed."""
     if resamples < 1:
         raise ValueError(f"resamples={resamples} gives no bootstrap sample. Use 1 or more; 2000 is the default.")
     return np.random.default_rng(seed).integers(count, size=(resamples, count))
@@ -127,12 +96,13 @@ def _resampled(count: int, seed: int, resamples: int) -> np.ndarray:
 
 def _middle_weights(count: int, seed: int, resamples: int) -> np.ndarray:
     """[resamples, count]: row r holds the weight of each sorted value in the interquartile mean of resample r."""
-    middle = np.sort(_resampled(count, seed, resamples), axis=-1)[:, _middle(count)]
+    middle = np.sort(resampled_indices(count, seed, resamples), axis=-1)[:, _middle(count)]
     cells = middle + count * np.arange(resamples)[:, None]
     return np.bincount(cells.ravel(), minlength=resamples * count).reshape(resamples, count) / middle.shape[1]
 
 
-def _tails(level: float) -> tuple[float, float]:
+def tails_of(level: float) -> tuple[float, float]:
+    """Return the quantiles at both ends of an interval. Raises ValueError for a level that is not within (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(
             f"level={level} is not a confidence level. It lies strictly between 0 and 1; 0.95 is the default."
@@ -140,7 +110,8 @@ def _tails(level: float) -> tuple[float, float]:
     return (1 - level) / 2, (1 + level) / 2
 
 
-def _sample(x: ArrayLike, name: str) -> np.ndarray:
+def checked_sample(x: ArrayLike, name: str) -> Float[np.ndarray, "M"]:
+    """Return one number per member. Raises ValueError, in the name of the caller, for other shapes and for NaN."""
     values = np.asarray(x, float)
     if values.ndim != 1:
         raise ValueError(f"{name} takes one number per member, shape [M]; got shape {list(values.shape)}.")

@@ -15,7 +15,7 @@ from shoal.reports.page import Section, page, warning_box
 from shoal.reports.reproduce import started_with
 from shoal.reports.videos import videos_section
 from shoal.reports.words import counted, seconds_in_words, with_interval
-from shoal.training.comparison import compare
+from shoal.training.compare import compare
 from shoal.training.records import score_summary
 from shoal.viz.run_data import distinct_names
 from shoal.viz.words import number
@@ -49,9 +49,10 @@ def comparison_report(runs: Sequence[Facts]) -> Html:
 def _compared(facts: Facts, first: Facts) -> dict[str, Any]:
     """The comparison of a run with the first one; `reason` says why there is none."""
     try:
-        return compare(facts.given, first.given)
+        found = compare(facts.given, first.given)
     except (ValueError, FileNotFoundError) as error:
         return {"reason": str(error)}
+    return {"against": found.against(0, 1), "means": [found.returns(g, 0).value for g in (0, 1)], "notes": found.notes}
 
 
 def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence[dict[str, Any]]) -> Section:
@@ -59,7 +60,7 @@ def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence
     scale = scale_of(scores)
     rows = []
     for name, facts, score, other in zip(names, runs, scores, [{}, *found], strict=True):
-        difference, span = other.get("difference"), other.get("difference_interval", (np.nan, np.nan))
+        difference, *span = (other["against"].difference if "against" in other else None) or (None, np.nan, np.nan)
         rows.append(
             [
                 Cell(tag("strong", name), class_="keep"),

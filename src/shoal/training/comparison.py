@@ -1,61 +1,140 @@
-"""Compare the scores of two runs, paired over the settings and seeds that both have."""
+"""A comparison of groups of runs over one environment or many: scores, aggregates, differences, curves.
 
-from pathlib import Path
-from typing import Any
+A score is the return of a member in one environment. Scores of several environments are averaged after they were
+normalized (`training.references`); the statistics are those of `ops.aggregates`. `training.compare` makes comparisons.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
-from shoal.core.kinds import checked_kinds
-from shoal.ops.statistics import bootstrap_interval, paired_difference_interval, probability_of_improvement
+from shoal.ops.aggregates import (
+    AGGREGATES,
+    Estimate,
+    estimate,
+    iqm_curve,
+    paired_difference,
+    performance_profile,
+    probability_of_improvement,
+)
 from shoal.specs.spec import RunSpec, plain
-from shoal.training.generations import is_evolution, planned_steps
-from shoal.training.records import member_scores
+from shoal.training.generations import planned_steps
+from shoal.training.references import Reference
 from shoal.training.result import Result
 
-METRICS = ("last", "best", "whole")
+EnvKey = tuple[str, tuple[tuple[str, str], ...]]  # the name of an environment, and its fields with their values
+THRESHOLDS = 61  # of a performance profile
 
 
-@checked_kinds()
-def compare(a: Path | str, b: Path | str, metric: str = "last") -> dict[str, Any]:
-    """Compare run `a` with run `b` by the members' last or best evaluation (`metric` is "last" or "best").
+class Environment(NamedTuple):
+    """An environment of a comparison, the returns that are normalized to 0 and 1, and the steps of its curves."""
 
-    With `metric="whole"` the score of a member is its mean return over the whole training, which also measures how fast
-    it learns.
+    name: str
+    reference: Reference
+    steps: Float[np.ndarray, "T"]
 
-    Returns a dict with the mean scores, their 95 % bootstrap intervals, and the probability that a random member of `a`
-    has a higher score than a random member of `b`. Two members form a pair if they have the same setting and the same
-    random numbers (base seed, generator and seed index); the dict has the mean difference over all pairs, and its
-    interval. The interval of fewer than six members or pairs is NaN. Members without a finite score are left out;
-    `dropped` is their number. `notes` are sentences about runs that are not finished and environments that differ.
-    Raises ValueError if no score is left, and for an evolution.
-    """
-    if metric not in METRICS:
-        raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
-    runs = [Result(folder) for folder in (a, b)]
-    if evolved := [str(run.folder) for run in runs if is_evolution(run)]:
-        raise ValueError(
-            f"{evolved[0]} is an evolution, whose members are candidates with other values in every generation: train "
-            f"with what it has found (`shoal train AGENT ENV --found {evolved[0]}`), and compare that run."
+
+class Cell(NamedTuple):
+    """The S members of a group in one environment. Members of two groups with one name have the same seed."""
+
+    names: tuple[str, ...]
+    scores: Float[np.ndarray, "S"]  # returns
+    curves: Float[np.ndarray, "T S"]  # returns in training; in evaluations where training has no episodes
+
+
+class Group(NamedTuple):
+    """What is compared: the members of some runs, in each environment."""
+
+    name: str
+    runs: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    dropped: int  # members that were left out: no finite score
+
+
+class Against(NamedTuple):
+    """One group against another."""
+
+    pairs: int  # of members with the same setting and seed, in the environment that has the fewest
+    difference: Estimate | None  # mean of the pairs, of normalized scores if there are several environments
+    probability: Estimate  # that a random member has a higher score than one of the other group
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Comparison:
+    """The result of `compare`. Groups are numbered in their order."""
+
+    metric: str
+    environments: tuple[Environment, ...]
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...]  # what a reader must know before trusting it
+    are_runs: bool  # whether every run is a group of its own
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether there is one environment, so that differences are differences of returns."""
+        return len(self.environments) == 1
+
+    def scores(self, group: int) -> list[Float[np.ndarray, "_"]]:
+        """Return the normalized scores of a group in each environment, in increasing order."""
+        pairs = zip(self.environments, self.groups[group].cells, strict=True)
+        return [np.sort(env.reference.normalized(cell.scores)) for env, cell in pairs]
+
+    @cached_property
+    def aggregates(self) -> list[dict[str, Estimate]]:
+        """Of each group the aggregates of its normalized scores, by the names in `ops.aggregates.AGGREGATES`."""
+        names = AGGREGATES.items()
+        return [{name: estimate(how, self.scores(g)) for name, how in names} for g in range(len(self.groups))]
+
+    def returns(self, group: int, env: int, statistic: str = "mean") -> Estimate:
+        """Return an aggregate, by its name, of the returns of a group in one environment."""
+        return estimate(AGGREGATES[statistic], [np.sort(self.groups[group].cells[env].scores)])
+
+    def against(self, group: int, other: int) -> Against:
+        """Compare two groups. With the roles exchanged, all numbers are the same, with the other sign (or 1 - P)."""
+        first, second = self._named_scores(group), self._named_scores(other)
+        common = [sorted({*x} & {*y}) for x, y in zip(first, second, strict=True)]
+        a, b = (_in_order(scores, common) for scores in (first, second))
+        all_a, all_b = (_in_order(scores, map(sorted, scores)) for scores in (first, second))
+        have_same_seeds = all(x.keys() == y.keys() for x, y in zip(first, second, strict=True))
+        return Against(
+            pairs=min(map(len, common)),
+            difference=paired_difference(a, b) if all(common) else None,
+            probability=probability_of_improvement(all_a, all_b, paired=have_same_seeds),
         )
-    scores = [_scores(run, metric) for run in runs]
-    common = [name for name in scores[0] if name in scores[1]]
-    pooled = [np.asarray(list(s.values())) for s in scores]
-    answer: dict[str, Any] = {
-        "a": str(a),
-        "b": str(b),
-        "members": [len(s) for s in scores],
-        "dropped": [len(run.members) - len(s) for run, s in zip(runs, scores, strict=True)],
-        "mean": [float(p.mean()) for p in pooled],
-        "interval": [bootstrap_interval(p, np.mean) for p in pooled],
-        "probability_of_improvement": probability_of_improvement(*pooled),
-        "pairs": len(common),
-        "notes": _notes(runs),
-    }
-    if common:
-        first, second = (np.asarray([s[name] for name in common]) for s in scores)
-        answer["difference"] = float((first - second).mean())
-        answer["difference_interval"] = paired_difference_interval(first, second)
-    return answer
+
+    def _named_scores(self, group: int) -> list[dict[str, float]]:
+        """In each environment the scores of a group by the name of the member: returns, if there is one environment."""
+        found = []
+        for env, cell in zip(self.environments, self.groups[group].cells, strict=True):
+            scores = cell.scores if self.is_of_one else env.reference.normalized(cell.scores)
+            found.append(dict(zip(cell.names, scores, strict=True)))
+        return found
+
+    @cached_property
+    def profiles(self) -> tuple[Float[np.ndarray, "T"], list[Estimate]]:
+        """Thresholds, and of each group the share of its normalized scores above them, averaged over environments."""
+        every = [self.scores(g) for g in range(len(self.groups))]
+        known = np.concatenate([values for scores in every for values in scores])
+        thresholds = np.linspace(min(0.0, known.min()), max(1.0, known.max()), THRESHOLDS)
+        return thresholds, [performance_profile(scores, thresholds) for scores in every]
+
+    @cached_property
+    def efficiency(self) -> list[Estimate]:
+        """Of each group the interquartile mean over environments and seeds at the `steps` of the environments."""
+        return [
+            iqm_curve([e.reference.normalized(c.curves) for e, c in zip(self.environments, group.cells, strict=True)])
+            for group in self.groups
+        ]
+
+
+def _in_order(scores: Sequence[dict[str, float]], names: Iterable[Sequence[str]]) -> list[np.ndarray]:
+    """Return the scores of these members in each environment."""
+    return [np.array([of_env[name] for name in own]) for of_env, own in zip(scores, names, strict=True)]
 
 
 def trained_share(run: Result) -> float:
@@ -71,39 +150,16 @@ def env_differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
     return {f"env.{name}": both for name, both in fields.items() if plain(both[0]) != plain(both[1])}
 
 
-def _notes(runs: list[Result]) -> list[str]:
-    """Return what a reader must know before trusting a comparison: unfinished runs, and environments that differ."""
-    notes = [
-        f"{label} is not finished: {_steps_done(run)}"
-        for label, run in zip("AB", runs, strict=True)
-        if not run.is_finished
-    ]
-    differences = env_differences(runs[0].spec, runs[1].spec)
-    return notes + [
-        f"the environments differ: {'' if name == 'env' else f'{name}='}{one} in A, {other} in B"
-        for name, (one, other) in differences.items()
-    ]
+def env_key(spec: RunSpec, values: Mapping[str, Any] = MappingProxyType({}), path: str = "") -> EnvKey:
+    """Return what tells environments apart: the name and the fields, also those of a setting, without one at `path`."""
+    fields = {f"env.{name}": value for name, value in spec.env_fields.items()}
+    fields |= {name: value for name, value in values.items() if name.startswith("env.")}
+    return spec.env_name, tuple(sorted((name, str(plain(value))) for name, value in fields.items() if name != path))
 
 
-def _steps_done(run: Result) -> str:
-    """The steps that a run was trained for, in words: `256 of 512 steps`."""
-    return f"{int(run.curves['env_steps'][-1]):,} of {run.spec.steps:,} steps"
-
-
-def _scores(run: Result, metric: str) -> dict[str, float]:
-    """Return {name: score} of the members with a finite score. A name has the generator, the seed and the setting."""
-    values = member_scores(run.curves, metric)
-    if metric == "whole" and np.isnan(values).all():
-        raise ValueError(f"{run.folder} has no score to compare: no episode has ended in training.")
-    if np.isnan(values).all() and not run.is_finished:
-        raise ValueError(
-            f"{run.folder} has no evaluation to compare: the run did not finish ({_steps_done(run)}). "
-            f"Continue it with `shoal train --resume {run.folder}`."
-        )
-    if np.isnan(values).all():
-        raise ValueError(f"{run.folder} has no evaluation to compare: train with --evaluations 1 or more.")
-    if not np.isfinite(values).any():
-        raise ValueError(f"{run.folder} has no finite score to compare.")
-    random_source = f"{run.spec.prng} {run.spec.seed}"
-    names = [" ".join([random_source, *(f"{k}={v}" for k, v in member.items())]) for member in run.members]
-    return {name: float(value) for name, value in zip(names, values, strict=True) if np.isfinite(value)}
+def env_label(key: EnvKey, keys: Iterable[EnvKey]) -> str:
+    """Return the name of an environment of a key, with the fields by which it differs from others of the same name."""
+    name, fields = key
+    others = [dict(other) for same, other in keys if same == name]
+    differing = [(k, v) for k, v in fields if any(other.get(k) != v for other in others)]
+    return " ".join([name, *(f"{k.removeprefix('env.')}={v}" for k, v in differing)])

@@ -1,0 +1,53 @@
+"""`shoal compare`: what it prints, draws and writes, and the options that it refuses."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import refused, say
+from folders import write_run
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Runs of two agents in two environments, with six seeds."""
+    monkeypatch.chdir(tmp_path)
+    for agent, better in (("ppo", 30), ("dqn", 0)):
+        for env in ("One", "Two"):
+            write_run(tmp_path / f"{agent}-{env}", 10.0 * np.arange(6) + better, agent=agent, env=f"my_env.py:{env}")
+    return ["ppo-One", "ppo-Two", "dqn-One", "dqn-Two"]
+
+
+def test_two_groups_are_compared_in_tables_and_sentences(runs, capsys):
+    _, out, _ = say(capsys, "compare", *runs)
+    lines = [line.split() for line in out.splitlines()]
+    # The range is 0 to 80. ppo has 30 to 80, dqn 0 to 50; the IQM of six is the mean of the middle four.
+    assert [line[2] for line in lines if line[:2] in (["ppo", "6"], ["dqn", "6"])] == ["0.6875", "0.3125"]
+    assert ["One", "55"] in [line[:2] for line in lines]
+    assert "One: 0 and 1 are the lowest and the highest score of these runs, 0 and 80" in out
+    assert "ppo - dqn = 0.375, 95 % interval [0.375, 0.375] over 6 pairs in each environment" in out
+    assert "ppo is better" in out and "probability that a member of ppo beats one of dqn: 0.875" in out
+
+
+def test_three_groups_have_a_row_for_each_pair(runs, capsys):
+    labels = ["--label", "a=ppo-One", "--label", "b=dqn-One", "--label", "c=again"]
+    write_run(Path("again"), np.arange(6.0), env="my_env.py:One")
+    _, out, _ = say(capsys, "compare", *labels)
+    assert [line.split()[:4] for line in out.splitlines() if " - " in line] == [
+        ["a", "-", "b", "30"],
+        ["a", "-", "c", "52.5"],
+        ["b", "-", "c", "22.5"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--label", "ppo-One"], "--label ppo-One has no name: write --label NAME=RUN,RUN"),
+        (["--label", "a="], "the label 'a' names no run"),
+        (["--reference", "none.toml"], "none.toml does not exist"),
+    ],
+)
+def test_mistakes_are_refused_in_words(words, message, runs, capsys):
+    assert message in refused(capsys, "compare", *runs, *words)
