@@ -23,8 +23,9 @@ def test_a_run_without_episodes_says_so(tmp_path):
     assert "No episode has ended yet, so there is no curve." in Page(shoal.report(folder)).text
 
 
-def test_several_runs_share_a_chart_that_names_other_environments_and_unfinished_runs(tmp_path):
+def test_several_environments_have_a_chart_each_and_unfinished_runs_are_named(tmp_path):
     one, two = write_run(tmp_path / "a", [1, 2]), write_run(tmp_path / "b", [1, 2], env="Acrobot-v1", summary=False)
     page = Page(shoal.report(one, two, out=tmp_path / "both.html"))
-    assert "b (other environment) (unfinished: 100 % of its steps)" in page.text
+    assert "ppo (unfinished: 100 % of its steps)" in page.text
+    assert "CartPole-v1" in page.text and "Acrobot-v1" in page.text
     assert "The same over time" in page.text

@@ -1,5 +1,6 @@
 """Figures: their texts (read from SVG) and drawn lines, and the arguments they refuse."""
 
+import itertools
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from shoal.viz import heatmap, paint, style
+from shoal.viz import heatmap, paint, panels, style
 from shoal.viz.curves import learning_curves, plot_figures, plot_run, plot_runs
 from shoal.viz.heatmap import plot_sweep, sweep_heatmap
 from shoal.viz.run_data import Curve
@@ -44,6 +45,30 @@ def change_curves(folder, **changes):
         arrays[name] = arrays.get(name, np.ones(arrays["train_return"].shape, bool))
         change(arrays[name])
     np.savez(folder / "curves.npz", **arrays)
+
+
+def test_runs_in_several_environments_have_a_panel_each(tmp_path, monkeypatch):
+    figures = []
+    save = panels.save_figure
+    monkeypatch.setattr(panels, "save_figure", lambda figure, out: (figures.append(figure), save(figure, out))[1])
+    envs = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"]
+    runs = itertools.product(envs, ("ppo", "dqn"))
+    folders = [write_run(tmp_path / f"{agent}-{env}", agent=agent, env=env) for env, agent in runs]
+    plot_runs(folders[:-1], tmp_path / "all.svg", target=20)  # dqn has no run in the last one
+    axes = [each for each in figures[-1].axes if each.get_visible()]
+    assert [each.get_title(loc="left") for each in axes] == [
+        "CartPole-v1",
+        "Acrobot-v1",
+        "MountainCar-v0",
+        "Pendulum-v1",
+    ]
+    lines = [[line.get_label() for line in each.get_lines() if not line.get_label().startswith("_")] for each in axes]
+    assert lines == [["ppo", "dqn"]] * 3 + [["ppo"]]
+    colors = [{line.get_label(): line.get_color() for line in each.get_lines()} for each in axes]
+    assert colors[0]["ppo"] == colors[3]["ppo"] != colors[0]["dqn"] == colors[2]["dqn"]
+    twice = write_run(tmp_path / "again", agent="ppo", env="Acrobot-v1")
+    text = plot_runs([*folders[:4], twice], tmp_path / "names.svg").read_text()
+    assert ">again<" in text and ">ppo-Acrobot-v1<" in text  # an agent would name two curves
 
 
 @pytest.fixture
@@ -252,9 +277,9 @@ def test_a_figure_names_unfinished_runs_and_different_environments(tmp_path):
     assert "ppo on CartPole-v1 (unfinished: 40 % of its steps)" in plot_run(half, tmp_path / "half.svg").read_text()
     assert "unfinished" not in plot_run(whole, tmp_path / "whole.svg").read_text()
     text = plot_runs([whole, half, other], tmp_path / "all.svg").read_text()
-    assert ">whole<" in text and "ppo on several environments" in text
-    assert "half (other environment: env.gravity=5) (unfinished: 40 % of its steps)" in text
-    assert "other (other environment: Acrobot-v1)" in text
+    assert "ppo on several environments" in text and text.count(">ppo<") == 1  # in the legend
+    assert all(f">{name}<" in text for name in ("CartPole-v1 gravity=9.8", "CartPole-v1 gravity=5.0", "Acrobot-v1"))
+    assert ">ppo (unfinished: 40 % of its steps)<" in text
     evolution = {"class": "shoal.population.evolve:Evolve", "fields": {"generations": 4, "segments": 2}}
     evolved = write_run(tmp_path / "evolved", steps=15_000, finished=False, selector=evolution)
     assert "unfinished: 20 % of its steps" in plot_run(evolved, tmp_path / "evolved.svg").read_text()

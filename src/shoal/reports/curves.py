@@ -1,16 +1,16 @@
 """Learning curves of runs as charts: the interquartile mean over members, its interval, single members, evaluations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from shoal.reports.chart import legend, panels, show
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Html, soft, tag
+from shoal.reports.markup import Html, joined, soft, tag
 from shoal.reports.page import Section, folded
 from shoal.training.lives import hyperparameters_in
-from shoal.viz.curves import MOST_FIELDS, best_curves, curves_chart, curves_of_runs
+from shoal.viz.curves import MOST_FIELDS, best_curves, curves_chart, curves_of_runs, panel_charts
 from shoal.viz.run_data import X_AXES, Curve
 from shoal.viz.style import PALETTE
 from shoal.viz.words import number
@@ -32,16 +32,26 @@ def curves_section(facts: Facts) -> Section | None:
 
 
 def comparison_section(runs: Sequence[Facts]) -> Section | None:
-    """Return the section with the curves of several runs in one chart, labeled with their names."""
+    """Return the section with the curves of several runs, labeled with their names: a chart for each environment."""
     known = [facts.data for facts in runs if facts.curves]
-    curves, timed = (curves_of_runs(known, x, first=runs[0].data, brief=True) for x in ("steps", "wall"))
-    if not _drawable(curves):
+    by_steps, by_time = (curves_of_runs(known, x) for x in ("steps", "wall"))
+    if not all(map(_drawable, by_steps.values())):
         return None
+    if len(by_steps) > 1:
+        over_time = folded("The same over time", _panels(by_time, X_AXES["wall"][1]))
+        return Section("curves", "Learning curves", [_panels(by_steps, X_AXES["steps"][1]), over_time])
+    (curves,), (timed,) = by_steps.values(), by_time.values()
     shown = best_curves(curves, len(PALETTE))
     at = {id(curve): index for index, curve in enumerate(curves)}
-    by_time = curves_chart([timed[at[id(curve)]] for curve in shown], curves, "member", X_AXES["wall"][1])
-    parts = [show(curves_chart(shown, curves, "member")), folded("The same over time", show(by_time))]
+    over_time = curves_chart([timed[at[id(curve)]] for curve in shown], curves, "member", X_AXES["wall"][1])
+    parts = [show(curves_chart(shown, curves, "member")), folded("The same over time", show(over_time))]
     return Section("curves", "Learning curves", parts)
+
+
+def _panels(curves: Mapping[str, Sequence[Curve]], x_label: str) -> Html:
+    """A chart for each environment, with one legend."""
+    charts = panel_charts(curves, x_label)
+    return joined([legend(charts[0].legend), panels(chart._replace(legend=()) for chart in charts)])
 
 
 def _by_fields(facts: Facts) -> list[Any]:

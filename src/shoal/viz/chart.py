@@ -81,6 +81,7 @@ class Chart(NamedTuple):
     log_y: bool = False
     x_words: Callable[[float], str] = short_number
     x_names: Sequence[str] = ()  # the labels of the positions 0, 1, ...
+    y_names: Sequence[str] = ()
     tight_x: bool = True  # no margin left and right of the data
     small: bool = False
     whole_x: bool = False  # ticks at whole numbers only
@@ -99,7 +100,9 @@ class Chart(NamedTuple):
             else scale_for(
                 x, log=self.log_x, ticks=5 if self.small else ticks, words=words, tight=self.tight_x, whole=whole
             ),
-            scale_for(y, log=self.log_y, ticks=4 if self.small else ticks, whole=self.whole_y),
+            named_scale(self.y_names)
+            if self.y_names
+            else scale_for(y, log=self.log_y, ticks=4 if self.small else ticks, whole=self.whole_y),
         )
 
 

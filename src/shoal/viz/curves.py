@@ -1,6 +1,6 @@
 """Learning curves of one run or of several, drawn from the files of run folders."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from shoal.ops.statistics import FEWEST, iqm_band
 from shoal.specs.spec import file_name
-from shoal.training.comparison import env_differences
+from shoal.training.comparison import env_key, env_label
 from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces, evenly
 from shoal.viz.evolution import plot_evolution
 from shoal.viz.heatmap import plot_sweep
 from shoal.viz.lives import plot_lives
 from shoal.viz.paint import draw
+from shoal.viz.panels import draw_panels, in_rows
 from shoal.viz.run_data import X_AXES, Curve, RunData, distinct_names
 from shoal.viz.style import PALETTE, check_figure_format
-from shoal.viz.words import rounded
 
 MOST_DETAILED = 4  # charts with more curves show neither single members nor evaluations
 MOST_RINGS = 60  # evaluations of a curve
 RING_DISTANCE = 0.007  # between the evaluations of neighboring curves, as a part of the x axis
-MOST_DIFFERENCES = 3  # of an environment from that of the first run, in a label
+PANELS_ACROSS = 3  # of a figure with a panel for each environment
 MOST_FIELDS = 6  # swept hyperparameters of a run that each get a figure at its end
 RESAMPLES = 2000  # bootstrap samples of a band, as in the tables of a report
 MOST_RESAMPLED, QUICK = (
@@ -88,33 +88,55 @@ def plot_runs(
     metric: str = "",
     log: bool = False,
 ) -> Path:
-    """Draw the curves of several runs in one figure, labeled with their folders' names. Returns the path.
+    """Draw the curves of several runs, labeled with their folders' names, with a panel for each environment.
 
-    A label says if a run is not finished, and if its environment differs from that of the first run. The other
-    parameters are those of `plot_run`.
+    Environments that differ in a field are different ones. A curve has one color in all panels; if every agent has one
+    run in each, curves are labeled with the agents. A label says if a run is not finished. The other parameters are
+    those of `plot_run`. Returns the path.
     """
     if not folders:
         raise ValueError("there is no run to plot: give at least one run folder.")
     runs = [RunData(folder) for folder in folders]
-    curves = curves_of_runs(runs, x, metric, first=runs[0])
     y_label = runs[0].label_of(metric) if metric else "episode return"
-    return learning_curves(curves, out, X_AXES[x][1], _common_title(runs), target, y_label, log=log)
+    panels = curves_of_runs(runs, x, metric)
+    if len(panels) == 1:
+        (curves,) = panels.values()
+        return learning_curves(curves, out, X_AXES[x][1], _common_title(runs), target, y_label, log=log)
+    charts = panel_charts(panels, X_AXES[x][1], y_label)
+    if log:
+        _check_positive([curve for curves in panels.values() for curve in curves])
+    levels = [Levels(y=[target], style="c6 dashed")] if target is not None else []
+    charts = [chart._replace(marks=[*chart.marks, *levels], log_y=log) for chart in charts]
+    return draw_panels(in_rows(charts, PANELS_ACROSS), out, _common_title(runs))
 
 
-def curves_of_runs(
-    runs: Sequence[RunData], x: str = "steps", metric: str = "", *, first: RunData, brief: bool = False
-) -> list[Curve]:
-    """Return the curves of several runs, labeled with what their environments have different from the first's.
-
-    If `brief`, labels only say that an environment is different.
-    """
-    curves: list[Curve] = []
-    for run, name in zip(runs, distinct_names([run.folder for run in runs]), strict=True):
-        notes = [*_other_environment(first, run, brief), *run.warnings]
+def curves_of_runs(runs: Sequence[RunData], x: str = "steps", metric: str = "") -> dict[str, list[Curve]]:
+    """Return the labeled curves of several runs by their environments."""
+    keys = [env_key(run.spec) for run in runs]
+    agents = [(run.agent, key) for run, key in zip(runs, keys, strict=True)]
+    by_agent = len({*keys}) > 1 and len({*agents}) == len(runs)
+    names = [run.agent for run in runs] if by_agent else distinct_names([run.folder for run in runs])
+    found: dict[str, list[Curve]] = {}
+    for run, key, name in zip(runs, keys, names, strict=True):
+        panel = found.setdefault(env_label(key, keys), [])
         for curve in run.curves(x, metric):
             setting = f"{name}, {curve.label}" if curve.label else name
-            curves.append(curve._replace(label=" ".join([setting, *notes]), run=name))
-    return curves
+            panel.append(curve._replace(label=" ".join([setting, *run.warnings]), run=name))
+    return found
+
+
+def panel_charts(panels: Mapping[str, Sequence[Curve]], x_label: str, y_label: str = "episode return") -> list[Chart]:
+    """Return a small chart for each environment. The legend of the first one has the curves of all."""
+    shown = {env: [_with_stopped(curve, "seed") for curve in best_curves(c, len(PALETTE))] for env, c in panels.items()}
+    labels = [*dict.fromkeys(curve.label for curves in shown.values() for curve in curves)]
+    styles = {label: series_style(number) for number, label in enumerate(labels)}
+    charts = []
+    for env, curves in shown.items():
+        own = [styles[curve.label] for curve in curves]
+        chart = curves_chart(curves, curves, "seed", x_label, y_label, points=2000, small=True, styles=own)
+        charts.append(chart._replace(title=env, legend=()))
+    charts[0] = charts[0]._replace(legend=[(style, label) for label, style in styles.items()])
+    return charts
 
 
 def learning_curves(
@@ -157,23 +179,31 @@ def curves_chart(
     thin_lines: int = 24,
     points: int = 240,
     small: bool = False,
+    styles: Sequence[str] = (),
 ) -> Chart:
     """Return the chart of some curves; `curves` are all, of which those that are `shown` were chosen.
 
     A line has at most so many `points`, evenly spaced, and a curve at most so many `thin_lines` of single members.
+    `styles` are those of the curves (default: their colors in order).
     """
+    styles = styles or [*map(series_style, range(len(shown)))]
     detailed = len(shown) <= MOST_DETAILED and not small
     layers = []  # of each curve; those of all curves lie on each other in this order
     for index, curve in enumerate(shown):
         shift = RING_DISTANCE * (index - (len(shown) - 1) / 2)
-        lines = _member_lines(curve, f"thin c{index}", thin_lines, points) if detailed else []
-        evaluations = _evaluations(curve, f"c{index}", shift) if detailed else []
-        layers.append([lines, *_population(curve, f"c{index}", points, small), evaluations])
-    legend = [(f"c{i}", curve.label) for i, curve in enumerate(shown)] if len(curves) > 1 else []
+        lines = _member_lines(curve, f"thin {styles[index]}", thin_lines, points) if detailed else []
+        evaluations = _evaluations(curve, styles[index], shift) if detailed else []
+        layers.append([lines, *_population(curve, styles[index], points, small), evaluations])
+    legend = [(style, curve.label) for style, curve in zip(styles, shown, strict=True)] if len(curves) > 1 else []
     note = "" if small else _marks_in_words(shown, curves, unit)
     about = f"{y_label} over {x_label}"
     marks = [mark for layer in zip(*layers, strict=True) for part in layer for mark in part]
     return Chart(marks, x_label, y_label, about, legend, note, small=small)
+
+
+def series_style(index: int) -> str:
+    """Return the color of a curve by its number; dashed where the colors are used again."""
+    return f"c{index % len(PALETTE)}" + " dashed" * (index >= len(PALETTE))
 
 
 def _population(curve: Curve, color: str, points: int, quick: bool) -> list[list[Mark]]:
@@ -267,15 +297,6 @@ def _check_positive(shown: Sequence[Curve]) -> None:
     lowest = min(float(np.nanmin(curve.y)) for curve in shown)
     if lowest <= 0:
         raise ValueError(f"a logarithmic axis shows positive values only; the lowest value is {lowest:.4g}.")
-
-
-def _other_environment(first: RunData, run: RunData, brief: bool) -> list[str]:
-    differences = env_differences(first.spec, run.spec)
-    if differences and brief:
-        return ["(other environment)"]
-    values = [str(own) if name == "env" else f"{name}={rounded(own)}" for name, (_, own) in differences.items()]
-    more = [f"{len(values) - MOST_DIFFERENCES} more"] if len(values) > MOST_DIFFERENCES else []
-    return [f"(other environment: {', '.join([*values[:MOST_DIFFERENCES], *more])})"] if values else []
 
 
 def _common_title(runs: Sequence[RunData]) -> str:

@@ -39,16 +39,18 @@ def draw(chart: Chart, out: str | Path, title: str = "", size: tuple[float, floa
         set_axis_label(axes.yaxis, chart.y_label, size[1] - 1)
         set_titles(figure, axes, title, chart.note)
         if chart.legend:
-            place_legend(figure, axes, [_key(style) for style, _ in chart.legend], [words for _, words in chart.legend])
+            place_legend(
+                figure, axes, [legend_key(style) for style, _ in chart.legend], [words for _, words in chart.legend]
+            )
         return save_figure(figure, out)
 
 
-def paint(axes: Any, chart: Chart) -> None:
-    """Paint the marks of a chart, with their axes, into the axes of matplotlib."""
+def paint(axes: Any, chart: Chart, ticks: int = TICKS) -> None:
+    """Paint the marks of a chart, with their axes of about so many ticks, into the axes of matplotlib."""
     for order, mark in enumerate(chart.marks):
         for artist in _painted(axes, mark, chart):
             artist.set(zorder=2 + order / len(chart.marks), clip_on=False)
-    scales = chart._replace(tight_x=False).scales(TICKS)
+    scales = chart._replace(tight_x=False).scales(ticks)
     for name, axis, scale in zip("xy", (axes.xaxis, axes.yaxis), scales, strict=True):
         axes.set(**{f"{name}scale": "log" if scale.log else "linear", f"{name}lim": scale.limits})
         set_ticks(axis, scale)
@@ -107,8 +109,8 @@ def _painted(axes: Any, mark: Mark, chart: Chart) -> list[Any]:
     return axes.plot(x, y, color=color, marker=marker, label=mark.words or None, **_line(mark.style))
 
 
-def _key(style: str) -> Any:
-    """The mark of a style in a legend."""
+def legend_key(style: str) -> Any:
+    """Return the mark of a style in a legend."""
     from matplotlib.lines import Line2D
 
     is_dots = "dotted" in style.split()

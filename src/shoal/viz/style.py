@@ -4,6 +4,7 @@ matplotlib is imported only when a figure is drawn. `pyplot` is never imported: 
 memory. The suffix of the file decides the format: .png, .svg or .pdf.
 """
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,18 @@ STYLE: Any = {
     "ytick.color": PALE_INK,
     "text.color": INK,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType, which journals ask for
+}
+# By name: fonts that come with matplotlib, so that no TeX is needed. Where a font lacks a letter, the next one has it.
+FONTS: Any = {
+    "sans": {},
+    "latex": {
+        "font.family": ["cmr10", "DejaVu Serif"],
+        "mathtext.fontset": "cm",
+        "axes.unicode_minus": False,
+        "axes.formatter.use_mathtext": True,  # else matplotlib warns, for its own labels of ticks
+    },
+    "times": {"font.family": ["STIXGeneral", "DejaVu Serif"], "mathtext.fontset": "stix"},
 }
 TITLE_SIZE, NOTE_SIZE, LEGEND_SIZE = 12, 8.5, 9  # points
 LETTER = 0.54  # mean width of a letter, as a fraction of the font's size
@@ -36,13 +49,16 @@ CLEARANCE = 4  # pixels between a legend inside the axes and the nearest curve
 
 
 @contextmanager
-def figure_style() -> Iterator[None]:
-    """Draw with the style of shoal's figures, whatever style the user or another library has set in matplotlib."""
+def figure_style(font: str = "sans") -> Iterator[None]:
+    """Draw with the style of shoal's figures, whatever style the user or another library has set in matplotlib.
+
+    `font` is one of `FONTS`, or the name of a family that is installed. Raises ValueError for another one.
+    """
     import matplotlib
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
+        matplotlib.rcParams.update(STYLE | (FONTS[font] if font in FONTS else _installed(font)))
         yield
 
 
@@ -145,6 +161,24 @@ def preload() -> None:
     import matplotlib.collections
     import matplotlib.figure
     import matplotlib.ticker  # noqa: F401
+
+
+def spelled(words: str, font: str) -> str:
+    """Return a text for a font: the file of Computer Modern has other letters in the place of some signs."""
+    if font != "latex" or "$" in words:
+        return words
+    return re.sub(r"[<>|_{}]", lambda found: f"$\\{found[0]}$" if found[0] in "_{}" else f"${found[0]}$", words)
+
+
+def _installed(font: str) -> dict[str, Any]:
+    from matplotlib.font_manager import findfont
+
+    try:
+        findfont(font, fallback_to_default=False)
+    except ValueError:
+        known = ", ".join(FONTS)
+        raise ValueError(f"font {font!r} is not installed. Choose {known}, or an installed family.") from None
+    return {"font.family": [font, "DejaVu Sans"]}
 
 
 def _wrapped(words: str, figure: Any, room: float, **font: Any) -> str:
