@@ -73,6 +73,7 @@ from .population.pbt import PBT as PBT
 from .population.random import RandomSearch as RandomSearch
 from .population.slots import Slots as Slots
 from .reports.report import report as report
+from .reports.results_table import comparison_table as comparison_table
 from .rollouts.checks import check_agent as check_agent
 from .specs.selector import FRESH as FRESH
 from .specs.selector import REST as REST
@@ -110,6 +111,7 @@ from .training.result import load as load
 from .training.result import load_result as load_result
 from .training.stopping import Stopped as Stopped
 from .viz.animation import animate as animate
+from .viz.comparison import plot_comparison as plot_comparison
 from .viz.videos import render as render
 
 __version__: str

@@ -41,11 +41,29 @@ def test_three_groups_have_a_row_for_each_pair(runs, capsys):
     ]
 
 
+def test_a_figure_and_a_table_are_written(runs, capsys):
+    figure = ["--out", "f.svg", "--show", "aggregates,improvement", "--width", "5", "--title", "Mine"]
+    _, out, _ = say(capsys, "compare", *runs, *figure, "--table", "t.csv", "--labels", "PPO,DQN", "--font", "times")
+    assert out.splitlines()[-2:] == ["f.svg", "t.csv"]
+    text = Path("f.svg").read_text()
+    assert all(f">{words}<" in text for words in ("Mine", "IQM", "PPO", "PPO vs. DQN")) and "profile" not in text
+    assert 'width="360pt"' in text
+    assert Path("t.csv").read_text().splitlines()[1].startswith("One,PPO,55.0,")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--width", "5"], "--width is for a figure: give --out FILE too"),
+        (["--labels", "a,b"], "--labels is for a figure or a table"),
         (["--label", "ppo-One"], "--label ppo-One has no name: write --label NAME=RUN,RUN"),
         (["--label", "a="], "the label 'a' names no run"),
+        (["--out", "f.gif"], ".png"),
+        (["--table", "t.docx"], ".tex"),
+        (["--out", "f.png", "--show", "profil"], "there is no part 'profil'. Did you mean profile?"),
+        (["--out", "f.png", "--labels", "a,b,c"], "3 labels do not fit the 2 groups ppo, dqn"),
+        (["--out", "f.png", "--font", "Nosuchfont"], "font 'Nosuchfont' is not installed. Choose sans, latex, times"),
+        (["--out", "f.png", "--width", "0.5"], "width=0.5 must be from 1 to 40 inches"),
         (["--reference", "none.toml"], "none.toml does not exist"),
     ],
 )

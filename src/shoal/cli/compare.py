@@ -4,7 +4,7 @@ import itertools
 import math
 from typing import Any
 
-from shoal.cli.parser import Line, Parser
+from shoal.cli.parser import Line, Parser, file_ending_in, real_number
 
 
 def compare_parser() -> Parser:
@@ -14,8 +14,9 @@ def compare_parser() -> Parser:
         "RUN... [options]",
         "Compare the returns of two runs: the difference of means with a paired bootstrap interval, over the settings "
         "and seeds that both have, and the probability that a member of A is better than a member of B. More runs are "
-        "compared over all their environments, in groups, by normalized scores.",
-        "  shoal compare runs/a runs/b\n  shoal compare runs/* --group agent\n"
+        "compared over all their environments, in groups, by normalized scores. --out draws a figure, and --table "
+        "writes a table, for a paper.",
+        "  shoal compare runs/a runs/b\n  shoal compare runs/* --group agent --out figure.pdf --table results.tex\n"
         "  shoal compare --label ours=runs/a,runs/b --label theirs=runs/c,runs/d\n"
         "  shoal compare runs/sweep-CartPole runs/sweep-Acrobot --group learning-rate",
     )
@@ -23,6 +24,9 @@ def compare_parser() -> Parser:
     about = "the last evaluation (default), the best one, or the mean return of the whole training"
     parser.add_argument("--metric", default="last", choices=("last", "best", "whole"), help=about)
     add_grouping(parser)
+    add_figure_options(parser)
+    about = "write a table for a paper: .tex (booktabs), .md or .csv"
+    parser.add_argument("--table", type=file_ending_in(".tex", ".md", ".csv"), metavar="FILE", help=about)
     return parser
 
 
@@ -47,6 +51,32 @@ def grouping(options: Any) -> dict[str, Any]:
     return {"group": options.group, "label": labels, "reference": options.reference}
 
 
+def add_figure_options(parser: Parser) -> None:
+    """Add the options of a figure for a paper."""
+    about = "draw a figure: .pdf, .svg or .png"
+    parser.add_argument("--out", type=file_ending_in(".png", ".svg", ".pdf"), metavar="FILE", help=about)
+    about = "what the figure shows: aggregates, profile, efficiency, improvement, curves (default: all)"
+    parser.add_argument("--show", default="", metavar="PART,PART", help=about)
+    about = "of the figure in inches (default 7.6); the text of a page of NeurIPS is 5.5 inches wide"
+    parser.add_argument("--width", type=real_number, metavar="INCHES", help=about)
+    about = "names of the groups in figure and table, in the order in which they are printed"
+    parser.add_argument("--labels", default="", metavar="NAME,NAME", help=about)
+    parser.add_argument("--title", default="", metavar="TEXT", help="above the figure")
+    parser.add_argument("--legend", default="", choices=("below", "above", "none"), help="default: below")
+    about = "sans (default), latex (Computer Modern), times, or an installed family; no TeX is needed"
+    parser.add_argument("--font", default="", metavar="NAME", help=about)
+
+
+def _figure_options(options: Any) -> dict[str, Any]:
+    """The arguments of `shoal.plot_comparison`. Raises ValueError for one that has no figure."""
+    given = {"width": options.width, "title": options.title, "legend": options.legend, "font": options.font}
+    given |= {"show": options.show.split(",") if options.show else None}
+    chosen = {name: value for name, value in given.items() if value}
+    if chosen and not options.out:
+        raise ValueError(f"--{next(iter(chosen))} is for a figure: give --out FILE too.")
+    return chosen
+
+
 def compare_runs(line: Line) -> None:
     """`shoal compare`: print scores, differences and probabilities; draw a figure, write a table."""
     from shoal.cli.table import table
@@ -54,6 +84,10 @@ def compare_runs(line: Line) -> None:
     from shoal.training.compare import compare, letters
 
     options = line.options
+    figure = _figure_options(options)
+    labels = options.labels.split(",") if options.labels else []
+    if labels and not (options.out or options.table):
+        raise ValueError("--labels is for a figure or a table: give --out FILE or --table FILE too.")
     found = compare(*options.runs, metric=options.metric, **grouping(options))
     groups = range(len(found.groups))
     names = letters(len(groups)) if found.are_runs else [group.name for group in found.groups]
@@ -87,6 +121,14 @@ def compare_runs(line: Line) -> None:
             print(f"{group.dropped} member{'s' * (group.dropped > 1)} of {name} left out: no finite score")
     for note in found.notes:
         print(f"note: {note}")
+    if options.out:
+        from shoal.viz.comparison import plot_comparison
+
+        print(plot_comparison(found, options.out, labels=labels, **figure))
+    if options.table:
+        from shoal.reports.results_table import comparison_table
+
+        print(comparison_table(found, options.table, labels=labels))
 
 
 def _print_two(found: Any, names: list[str]) -> None:
