@@ -110,7 +110,9 @@ CALLBACK = (
 STOPPING = "write a selector that ends the run, as docs/selectors.md shows"
 TRACK = 'track="mlflow", "tensorboard" or "wandb" sends a run to a tracker (docs/tracking.md)'
 WRAP = "wrap the environment before it is given to train, as in shoal.FrameStack(env, 4)"
-CHECKPOINT = "a run writes checkpoints into its folder after each record, and records=N sets the number of records"
+CHECKPOINT = (
+    "a run writes a checkpoint into its folder after each of records=N records, and keep_checkpoints=N keeps every Nth"
+)
 OTHER_ARGUMENTS = {
     "callback": CALLBACK,
     "callbacks": CALLBACK,

@@ -86,6 +86,16 @@ class RunOptions:
         when_default="",
         is_omitted=True,
     )
+    keep_checkpoints: int = option(
+        0,
+        least=0,
+        most=10**6,
+        group=OUT,
+        help="keep the checkpoint of every Nth record from now on, beside the two newest",
+        when_default="",
+        may_change=True,
+        is_omitted=True,
+    )
     prng: str = option("mix32", group=HOW, metavar="NAME", help="random generator: mix32 or threefry2x32")
     block: int = option(0, least=0, group=HOW, help="members per call of the program (CPU only)", when_default="")
     devices_per_member: int = option(

@@ -70,6 +70,7 @@ def train(  # noqa: PLR0913  # written out, for editors
     stop_at: float | None = None,
     stop_at_mean: bool | None = None,
     videos_every: int | None = None,
+    keep_checkpoints: int | None = None,
 ) -> Result:
     """Train a population, `seeds` members (1) for every setting, in one compiled program. Returns its `Result`.
 
@@ -102,7 +103,8 @@ def train(  # noqa: PLR0913  # written out, for editors
 
     `stop_at=475` ends a member when an evaluation of it reaches this return: its weights stay as they are, and the run
     ends when all members have. With `stop_at_mean` the run ends when the mean over members does. `videos_every=N` makes
-    a video of the best member at every Nth record.
+    a video of the best member at every Nth record. `keep_checkpoints=N` keeps the checkpoint of every Nth record beside
+    the two newest ones; a resumed run may have another N, and what it kept before stays.
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; other arguments must then agree with it. `trust_source=True` executes the code that the run folder or a

@@ -29,28 +29,29 @@ from shoal.training.shapes import FILES, misfit
 
 FORMAT = 3
 MANIFEST = "manifest.json"
+STAYS = "stays"  # an empty file in a checkpoint that `keep_newest` does not delete
 # The parts of a checkpoint: members, policies, the run's own arrays, and within a record the sums of its metrics. The
 # checkpoint `best` has only policies.
 LEARNERS, POLICIES, RUN, TOTALS = "learners", "policies", "run", "totals"
 ROUNDING = "rounding"  # the field with the rounding of float32 sums (`ops.sums`), which older checkpoints lack: 0 there
 
 
-def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
+def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any], *, stays: bool = False) -> None:
     """Write a checkpoint, and replace one of the same name.
 
     `parts` are pytrees of arrays by the name of their part, `spec` is the hash of the run's spec, and `about` is data
-    for JSON that `read_about` returns.
+    for JSON that `read_about` returns. One that `stays` is not deleted when newer ones follow.
     """
     temporary = directory.with_name(directory.name + ".partial")
     try:
         with named_errors(directory):
-            _write(temporary, parts, spec, about)
+            _write(temporary, parts, spec, about, stays)
             _move(temporary, directory)
     finally:
         _remove(temporary)  # it exists only after an error, such as a full disk
 
 
-def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any]) -> None:
+def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any], stays: bool) -> None:
     _remove(temporary)
     temporary.mkdir(parents=True)
     manifest = {
@@ -61,6 +62,8 @@ def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str
     }
     manifest["sha256"] = hash_of_manifest(manifest)
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False))
+    if stays:
+        (temporary / STAYS).touch()
     for written in (*temporary.iterdir(), temporary):
         flush(written)
 
@@ -161,11 +164,13 @@ def saved(directory: Path) -> list[Path]:
 
 
 def keep_newest(directory: Path, count: int) -> None:
-    """Delete all but the latest `count` checkpoints of a directory. Errors of the file system are ignored.
+    """Delete all but the latest `count` checkpoints of a directory, and those that stay. File errors are ignored.
 
     Each is renamed first, so that a partly deleted one is never used as a checkpoint.
     """
     for old in saved(directory)[count:]:
+        if (old / STAYS).exists():
+            continue
         with suppress(OSError):
             os.rename(old, _retired(old))
     tidy(directory)

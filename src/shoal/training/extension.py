@@ -2,6 +2,7 @@
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields, info_of
+from shoal.specs.options import MAY_CHANGE
 from shoal.specs.spec import RunSpec
 from shoal.training.folder import RunFolder
 
@@ -20,18 +21,22 @@ def extend(folder: RunFolder, spec: RunSpec, agent: Agent) -> str:
     return f"ends at {spec.steps:,} steps now, no longer at {before:,}{_changed(spec, agent, before)}"
 
 
-def split_again(folder: RunFolder, spec: RunSpec) -> str:
-    """Write the number of devices of each member to the folder. Returns a message if it was another one, else "".
+def change_options(folder: RunFolder, spec: RunSpec) -> str:
+    """Write the options that may change to the folder. Returns a message about those that change results, or "".
 
-    Checkpoints do not depend on it.
+    Checkpoints do not depend on them.
     """
     data = folder.read_json("spec.json")
-    before, now = data.get("devices_per_member", 0), spec.devices_per_member
+    now = {name: getattr(spec, name) for name in MAY_CHANGE}
+    before = {name: data.get(name, 0) for name in MAY_CHANGE}  # what is left out has its default, 0
     if now == before:
         return ""
-    folder.write_json("spec.json", {**data, "devices_per_member": now})
+    folder.write_json("spec.json", {**data, **{name: value for name, value in now.items() if value != before[name]}})
+    of_member, earlier = now["devices_per_member"], before["devices_per_member"]
+    if of_member == earlier:
+        return ""
     return (
-        f"devices for each member: {now or 1} now, no longer {before or 1}; from here on other samples share a "
+        f"devices for each member: {of_member or 1} now, no longer {earlier or 1}; from here on other samples share a "
         "minibatch, so the results differ from those of a run that was not stopped"
     )
 

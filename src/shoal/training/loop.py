@@ -30,7 +30,7 @@ from shoal.tracking.events import Closed, Compiled, Finished, Opened, Recorded, 
 from shoal.tracking.jsonl import JsonLines
 from shoal.training import checkpoint
 from shoal.training.claim import locked
-from shoal.training.extension import extend, split_again
+from shoal.training.extension import change_options, extend
 from shoal.training.fine_tuning import first_policies, with_policies
 from shoal.training.folder import RunFolder, json_ready, provenance
 from shoal.training.host import unused_gpu
@@ -139,7 +139,7 @@ class Run:
             self._restore()
             self._report_revision()
             self._extend()
-            if others := split_again(self.folder, spec):
+            if others := change_options(self.folder, spec):
                 self.sinks.say(others)
             if changed := self.folder.provenance_changes(self._provenance()):
                 self.sinks.say(f"resumed on another system, so last digits may differ: {'; '.join(changed)}")
@@ -504,7 +504,9 @@ class Run:
             **({checkpoint.TOTALS: self.population.totals()} if self._is_within_record else {}),
         }
         target = self.folder.checkpoints / f"step-{self.state.updates:012d}"
-        checkpoint.save(target, parts, self.folder.spec_hash, about)
+        every = self.plan.spec.keep_checkpoints
+        stays = every > 0 and len(self.records) % every == 0 and not self._is_within_record
+        checkpoint.save(target, parts, self.folder.spec_hash, about, stays=stays)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
 
     def _seconds_left(self) -> float | None:
