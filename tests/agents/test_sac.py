@@ -8,7 +8,8 @@ from scipy import stats
 
 from environments import Tally, TracedHorizon
 from shoal.agents.replay_agent import Observed
-from shoal.agents.sac import SAC, SACPolicy
+from shoal.agents.sac import SAC
+from shoal.agents.soft_actor_critic import SoftPolicy
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -160,7 +161,8 @@ def test_forbidden_actions_do_not_enter_expectations():
     @jax.jit
     def values(actor):
         def total(actor):
-            value, entropy = agent._soft_value(actor, learner.target, jnp.float32(0.3), batch.next_observed, None)
+            policy = agent._policy(actor, batch.next_observed)
+            value, entropy = agent.soft_value(policy, learner.target, jnp.float32(0.3), batch.next_observed, None)
             return value.sum(), (value, entropy)
 
         return *jax.grad(total, has_aux=True)(actor), agent._target_entropy(batch.observed)
@@ -273,7 +275,8 @@ def test_the_target_entropy_can_be_reached_in_a_box_of_any_size(half):
     @jax.jit
     def entropies(key, noise):
         learner = agent.init_learner(key, batch.observed.obs[:1], batch.action[0])
-        return agent._soft_value(learner.actor, learner.critics, jnp.float32(1), batch.observed, noise)[1]
+        policy = agent._policy(learner.actor, batch.observed)
+        return agent.soft_value(policy, learner.critics, jnp.float32(1), batch.observed, noise)[1]
 
     fresh = np.asarray(entropies(make_key(0), noise_of(Box(-2.0, 2.0, (1,)), make_key(1), (256,))))
     assert agent._target_entropy(batch.observed) < fresh.mean() < np.log(2)
@@ -336,7 +339,7 @@ def test_the_value_with_continuous_actions_is_the_q_value_of_the_mode():
     learner, obs = untrained_learner(agent), continuous_batch().observed.obs
     mean, _ = np.split(numpy_net(learner.actor, np.asarray(obs, np.float64)), 2, axis=1)
     expected = numpy_q_values(learner.critics, obs, 2 * np.tanh(mean)).min(axis=0)
-    known = SACPolicy(learner.actor, learner.critics, learner.log_alpha)
+    known = SoftPolicy(learner.actor, learner.critics, learner.log_alpha)
     np.testing.assert_allclose(jax.jit(SAC.value)(agent, known, obs), expected, rtol=1e-4, atol=1e-5)
 
 

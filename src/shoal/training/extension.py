@@ -1,4 +1,4 @@
-"""Changes of a resumed run: it may get more steps, or other devices for each of its members."""
+"""Changes of a resumed run: it may get more steps, and the options `MAY_CHANGE` may be others."""
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields, info_of
