@@ -1,6 +1,7 @@
 """Compare the speed of two checkouts of shoal, before and after a change, with the workers of `run.py`.
 
     python benchmarks/before_after.py OLD NEW [--rounds 5] [--only ppo] [--python .venv/bin/python]
+    python benchmarks/before_after.py OLD NEW --only "128 seeds" --workers="--total-steps 25088"
 
 OLD and NEW are folders with `src/` and `benchmarks/workers/`, such as two `git worktree`s. Every measurement runs in a
 fresh process. The two checkouts alternate, and the order changes from round to round. The table shows the median of
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", metavar="TEXT", help="only contests whose name contains TEXT")
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--workers", default="", metavar="ARGUMENTS", help="for the workers, after the contest's own")
     parser.add_argument("--out", type=Path, default=run.HERE / "results" / "before_after.json")
     options = parser.parse_args()
     sides = {"old": options.old.resolve(), "new": options.new.resolve()}
@@ -60,6 +62,7 @@ def main() -> None:
     for name, (worker, arguments, read, unit) in CONTESTS.items():
         if options.only not in name:
             continue
+        name, arguments = f"{name} {options.workers}".strip(), (*arguments, *options.workers.split())
         found = {"old": [], "new": []}
         for number in range(options.rounds):
             for side in ("old", "new") if number % 2 else ("new", "old"):
