@@ -19,6 +19,7 @@ import argparse
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -148,14 +149,16 @@ def check_budgets(options: argparse.Namespace) -> int:
 
 
 def count_elsewhere(words: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    """The row of a command, counted in a new process; `{"error": last line}` if it failed."""
+    """The row of a command, counted in a new process; `{"error": the exception or the last line}` if it failed."""
     given = ("--json", "--form", options.form, "--gpu", options.gpu, "--source", str(options.source))
     command = [sys.executable, __file__, *words, *given]
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}  # of the tests
     ran = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ran.returncode == 0:
         return json.loads(ran.stdout.splitlines()[-1])
-    return {"error": (ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"])[-1][:300]}
+    lines = ran.stderr.strip().splitlines() or [f"exit status {ran.returncode}"]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception)\b", line)]  # JAX writes a note below it
+    return {"error": (raised or lines)[-1][:300]}
 
 
 def everything(options: argparse.Namespace) -> list[list[str]]:
@@ -182,7 +185,8 @@ def commit_of(source: Path) -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", "-C", source, *words, "--", "."], capture_output=True, text=True).stdout.strip()
 
-    return git("log", "-1", "--format=%h") + "+changes" * bool(git("status", "--porcelain"))
+    # Seven digits of the whole hash: git writes more of them when a repository has grown.
+    return git("log", "-1", "--format=%H")[:7] + "+changes" * bool(git("status", "--porcelain"))
 
 
 if __name__ == "__main__":

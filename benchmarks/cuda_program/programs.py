@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import inspect
 import math
 import re
 from collections.abc import Iterator
@@ -92,11 +93,13 @@ def training_update(name: str, members: int, env_name: str = "", fields: dict[st
         usual["demonstrations"] = _demonstrations(env)
     agent = to_arrays(AGENTS[name].build(**usual | (fields or {})).bind(env))
     state = jax.eval_shape(jax.vmap(lambda seed: begin(agent, env, seed, make_key(0))), jnp.arange(members))
+    total = {"total": None} if "total" in inspect.signature(train_chunk).parameters else {}  # not in older checkouts
 
     def update(state: Any, updates: Any) -> Any:
-        return jax.vmap(lambda one, n: train_chunk(one, agent, env, None, jnp.int32(0), n), in_axes=(0, None))(
-            state, updates
-        )
+        def of_one(member: Any, n: Any) -> Any:
+            return train_chunk(member, agent, env, clock=jnp.int32(0), updates=n, **total)
+
+        return jax.vmap(of_one, in_axes=(0, None))(state, updates)
 
     return Program(
         function=update,

@@ -1,10 +1,14 @@
 """The programs that are counted: the fewest bytes that they could move, and what a command line means."""
 
+import subprocess
+
+import jax
 import pytest
 from cuda_program import device, programs
 
 import gpu_program
 from gpu_program import field, main
+from shoal.training import program as training_program
 
 
 def test_the_fewest_bytes_of_a_step_are_those_of_states_observations_and_actions():
@@ -25,6 +29,37 @@ def test_the_fewest_bytes_of_an_update_are_those_of_weights_moments_and_samples(
     step = 2 * 3 * 16 * 4 + 8 * 36  # weights and two moments, read and written; a minibatch of 8 samples
     assert program.gradient_steps == 6
     assert program.least_bytes == pytest.approx(5 * (6 * step + 16 * 36), rel=0.03)  # a counter and a flag beside them
+
+
+def test_updates_of_an_older_checkout_are_counted_too(monkeypatch):
+    """Before chunks were joined over stops, `train_chunk` took no totals."""
+    new = training_program.train_chunk
+
+    def older(member, agent, env, clock, updates):
+        return new(member, agent, env, None, clock, updates)
+
+    monkeypatch.setattr(training_program, "train_chunk", older)
+    program = programs.training_update("q-learning", 2)
+    jax.eval_shape(program.function, *program.arguments)
+
+
+def test_a_failure_is_told_by_its_exception_and_not_by_the_note_below_it(monkeypatch):
+    text = "Traceback:\n  File ...\nTypeError: it takes 5 arguments\n-----\nFor simplicity, JAX has removed frames.\n"
+    failed = subprocess.CompletedProcess((), 1, "", text)
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: failed)
+    options = gpu_program.parser().parse_args(["budgets"])
+    assert gpu_program.count_elsewhere(["env", "A"], options) == {"error": "TypeError: it takes 5 arguments"}
+
+
+def test_a_commit_has_seven_digits_in_a_repository_of_any_size(tmp_path):
+    """A table goes on by these digits, and git writes more of them from about 100,000 objects on."""
+    git = ("git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@b")
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "config", "core.abbrev", "12"], check=True)
+    (tmp_path / "file").write_text("text")
+    subprocess.run([*git, "add", "file"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "Begin"], check=True)
+    assert len(gpu_program.commit_of(tmp_path)) == 7
 
 
 def test_loops_of_unknown_length_are_those_of_gradient_steps_and_of_episodes():
