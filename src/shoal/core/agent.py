@@ -275,7 +275,7 @@ def check_choices(agent: Struct) -> None:
             raise ValueError(f"{name}={value!r} is unknown. Choose one of {', '.join(map(str, choices))}.")
 
 
-def check_counts(agent: Agent, *names: str) -> None:
+def check_counts(agent: Struct, *names: str) -> None:
     """Raise ValueError if a count, or one item of a tuple of counts, is below 1. `names` are names of fields.
 
     So is a tuple of more than MOST_LAYERS: its program would take minutes to plan. Raises TypeError if a field whose

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from shoal.agents.es import without_failures
-from shoal.core.agent import Agent, check_choices
+from shoal.core.agent import Agent, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.kinds import fitted
 from shoal.core.ranges import Range
@@ -70,9 +70,7 @@ class Evolve(Selector):
 
     def __post_init__(self) -> None:
         check_choices(self)
-        for name in ("generations", "seeds", "segments"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        check_counts(self, "generations", "seeds", "segments")
         fitted("vary", self.vary, Sequence[Sequence[Any]])
         fitted("vary", [path for path, *_ in self.vary], Sequence[str])
         if not self.vary:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.core.agent import check_counts
 from shoal.core.env import Key
 from shoal.core.registry import selector
 from shoal.core.struct import Number, hyper, static, struct
@@ -48,9 +49,7 @@ class Halving(Varying):
     brackets: int = static(1, help="groups of slots with different first rungs, as in Hyperband")
 
     def __post_init__(self) -> None:
-        for name in ("first", "brackets"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        check_counts(self, "first", "brackets")
         if self.brackets > MOST_RUNGS:
             raise ValueError(f"brackets={self.brackets} must be at most {MOST_RUNGS}.")
 

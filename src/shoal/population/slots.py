@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from shoal.core.agent import Agent
+from shoal.core.agent import Agent, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.kinds import fitted
 from shoal.core.ranges import Range
@@ -127,9 +127,7 @@ class Slots(Selector):
     source: Any = FieldInfo(static=True).field(None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "records"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
+        check_counts(self, "seeds", "records")
         fitted("settings", self.settings, Sequence[Mapping[str, Any]] | None)
         check_score(self.score)
 

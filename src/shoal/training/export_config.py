@@ -169,9 +169,7 @@ def _has_lives(result: Result) -> bool:
 
 def _found(result: Result) -> dict[str, Any]:
     """Return what the selector of a run has found, described, by path; empty without it. Nothing is built."""
-    if not (result.folder / "found.json").exists():
-        return {}
-    return {path: from_json(data) for path, data in RunFolder(result.folder).read_json("found.json").items()}
+    return {path: from_json(data) for path, data in RunFolder(result.folder).read_found().items()}
 
 
 def _score_of_search(result: Result) -> str:
