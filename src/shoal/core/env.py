@@ -91,6 +91,8 @@ class Env(Struct, abc.ABC):
     reset_every: ClassVar[int] = 8
     # The names of fields in which infinity has a meaning: no bound. All other numbers of an environment are finite.
     may_be_infinite: ClassVar[tuple[str, ...]] = ()
+    # A short name for each discrete action ("left", "fire"), which `shoal play` shows.
+    action_names: ClassVar[tuple[str, ...]] = ()
     # A time limit in steps (an episode that reaches it is truncated), or None. Declare it as a field to make it traced.
     max_steps: Number | None = None
 
@@ -111,11 +113,6 @@ class Env(Struct, abc.ABC):
         """Return the environments that this one is made of, for `check_fields`. Default: those in its fields."""
         values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]  # a struct
         return [value for value in values if isinstance(value, Env)]
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        """A short name for each discrete action ("left", "fire"), which `shoal play` shows. Default: no names."""
-        return ()
 
     def __post_init__(self) -> None:
         limit = self.max_steps

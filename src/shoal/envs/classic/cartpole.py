@@ -58,6 +58,7 @@ class CartPole(Env):
     """
 
     reset_every: ClassVar[int] = 10
+    action_names: ClassVar[tuple[str, ...]] = ("left", "right")
 
     gravity: Number = 9.8  # m/s^2
     mass_cart: Number = 1.0  # kg
@@ -98,10 +99,6 @@ class CartPole(Env):
     def action_space(self) -> Discrete:
         """Push left, push right."""
         return Discrete(2)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return ("left", "right")
 
     def init(self, key: Key) -> CartPoleState:
         """The first state: all four quantities uniform in [`reset_low`, `reset_high`]."""

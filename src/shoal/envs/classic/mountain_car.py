@@ -55,6 +55,7 @@ class MountainCar(Env):
     """
 
     reset_every: ClassVar[int] = 200
+    action_names: ClassVar[tuple[str, ...]] = ("left", "nothing", "right")
 
     min_position: Number = -1.2
     max_position: Number = 0.6
@@ -80,10 +81,6 @@ class MountainCar(Env):
     def action_space(self) -> Discrete:
         """Accelerate left, not at all, right."""
         return Discrete(3)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return ("left", "nothing", "right")
 
     def init(self, key: Key) -> MountainCarState:
         """The first state: near the lowest point of the valley, at rest."""

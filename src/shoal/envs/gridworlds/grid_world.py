@@ -50,6 +50,7 @@ class GridWorld(Env):
     """
 
     reset_every: ClassVar[int] = 300
+    action_names: ClassVar[tuple[str, ...]] = ("right", "down", "left", "up")
 
     rows: int = static(8)
     columns: int = static(12)
@@ -90,10 +91,6 @@ class GridWorld(Env):
     def action_space(self) -> Discrete:
         """One of four directions."""
         return Discrete(len(MOVES))
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return ("right", "down", "left", "up")
 
     def init(self, key: Key) -> GridWorldState:
         """The first state: the agent at the start."""

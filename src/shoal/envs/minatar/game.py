@@ -140,7 +140,7 @@ class Game(Env):
         return Discrete(len(self._actions))
 
     @property
-    def action_names(self) -> tuple[str, ...]:
+    def action_names(self) -> tuple[str, ...]:  # type: ignore[override]  # it depends on a field
         return tuple(("nothing", "left", "up", "right", "down", "fire")[action] for action in self._actions)
 
     @property

@@ -44,6 +44,7 @@ class CliffWalking(Tabular):
     """
 
     reset_every: ClassVar[int] = 5000
+    action_names: ClassVar[tuple[str, ...]] = ("up", "right", "down", "left")
 
     is_slippery: bool = static(False, choices=(False, True))
     step_reward: Number = -1.0
@@ -67,10 +68,6 @@ class CliffWalking(Tabular):
     def probabilities(self) -> tuple[Number, ...]:
         """1/3 for each outcome, or 1 if not slippery."""
         return (1 / 3, 1 / 3, 1 / 3) if self.is_slippery else (1.0,)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return ("up", "right", "down", "left")
 
     def init(self, key: Key) -> TabularState:
         """The first state: at the start."""

@@ -55,6 +55,7 @@ class FrozenLake(Tabular):
     """
 
     reset_every: ClassVar[int] = 6
+    action_names: ClassVar[tuple[str, ...]] = ("left", "down", "right", "up")
 
     desc: str | Map | None = static("", help="rows joined by /")  # the map; empty: map_name
     map_name: str | None = static("4x4", choices=("4x4", "8x8"))
@@ -90,10 +91,6 @@ class FrozenLake(Tabular):
         """The probabilities of: to the left of the move, as chosen, to its right; 1 if not slippery."""
         slip = (1.0 - self.success_rate) / 2.0
         return (slip, self.success_rate, slip) if self.is_slippery else (1.0,)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return ("left", "down", "right", "up")
 
     def init(self, key: Key) -> TabularState:
         """The first state: on a cell S."""

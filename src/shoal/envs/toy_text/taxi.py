@@ -71,6 +71,7 @@ class Taxi(Tabular):
     """
 
     reset_every: ClassVar[int] = 150
+    action_names: ClassVar[tuple[str, ...]] = ("down", "up", "right", "left", "pick up", "drop off")
 
     is_rainy: bool = static(False, choices=(False, True))
     fickle_passenger: bool = static(False, choices=(False, True))
@@ -101,10 +102,6 @@ class Taxi(Tabular):
         """The probabilities of: as chosen, to the left, to the right; 1 without rain."""
         aside = (1.0 - self.rainy_probability) / 2.0
         return (self.rainy_probability, aside, aside) if self.is_rainy else (1.0,)
-
-    @property
-    def action_names(self) -> tuple[str, ...]:
-        return ("down", "up", "right", "left", "pick up", "drop off")
 
     def init(self, key: Key) -> TaxiState:
         """The first state: random cells of taxi, passenger and destination."""

@@ -97,7 +97,7 @@ class CoinShaping(Env):
             )
 
     @property
-    def action_names(self) -> tuple[str, ...]:
+    def action_names(self) -> tuple[str, ...]:  # type: ignore[override]  # it depends on a field
         """The directions."""
         return ("right", "left", "down", "up") if self.games == 1 else ()
 
