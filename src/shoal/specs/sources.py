@@ -126,9 +126,8 @@ def _why_untrusted(file: Path, expected: str | None, folder: Path) -> str:
     """Return why a copy must replace a file; empty for an unchanged file outside of the folder."""
     if expected is None:
         return "is not in its list of sources"
-    foreign = (
-        folder if (folder / "spec.json").is_file() else folder / "source"
-    )  # a folder without spec.json is not a run: its files are the user's
+    # A folder without spec.json is not a run: its files are the user's.
+    foreign = folder if (folder / "spec.json").is_file() else folder / "source"
     if not file.is_absolute() or file.resolve().is_relative_to(foreign.resolve()):
         return "is no file of your own"
     return _change(file, expected)

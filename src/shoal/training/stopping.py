@@ -47,9 +47,8 @@ def stop_requests(say: Callable[[str], None], when: Callable[[], str] = str) -> 
                 _as_before(before[signum], signum, frame)
             return
         request.signal = signum
-        threading.Thread(
-            target=say, args=(ANSWER.format(when()),)
-        ).start()  # a signal may have come in the middle of a print
+        # In a thread, because the signal may have come in the middle of a print.
+        threading.Thread(target=say, args=(ANSWER.format(when()),)).start()
 
     before = _handle(on_signal)
     try:

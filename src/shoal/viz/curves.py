@@ -24,10 +24,8 @@ RING_DISTANCE = 0.007  # between the evaluations of neighboring curves, as a par
 PANELS_ACROSS = 3  # of a figure with a panel for each environment
 MOST_FIELDS = 6  # swept hyperparameters of a run that each get a figure at its end
 RESAMPLES = 2000  # bootstrap samples of a band, as in the tables of a report
-MOST_RESAMPLED, QUICK = (
-    128,
-    200,
-)  # members of such a band; bootstrap samples of bands over more, and of those in small charts
+MOST_RESAMPLED = 128  # members of such a band
+QUICK = 200  # bootstrap samples of bands over more members, and of those in small charts
 
 
 def plot_figures(folder: str | Path) -> list[Path]:

@@ -33,12 +33,9 @@ def exact(value: Any) -> str:
     """Return the value of a hyperparameter as it would be written on a command line; of weights, how many there are."""
     if parts := [part for _, part in inside(value) if part.kind == "dict"]:
         arrays = [part for _, part in inside(value) if part.kind == "array"]
-        numbers = sum(np.size(part.fields.get("values", ())) for part in arrays)
-        return (
-            f"{numbers:,} numbers"
-            if arrays
-            else ", ".join(f"{k} {exact(v)}" for p in parts for k, v in p.fields.items())
-        )
+        if arrays:
+            return f"{sum(np.size(part.fields.get('values', ())) for part in arrays):,} numbers"
+        return ", ".join(f"{k} {exact(v)}" for p in parts for k, v in p.fields.items())
     if isinstance(value, Described):
         return array_in_words(value) if value.kind == "array" else in_words(value) or value.kind
     if isinstance(value, bool) or value is None:
