@@ -214,7 +214,7 @@ class HostPopulation:
         """Take the steps of one update: (trajectory, the recurrent carry after it)."""
         carry = inputs.carry
 
-        def choose(obs: Any, mask: Any, t: int) -> tuple[Any, Any]:
+        def act_on_step(obs: Any, mask: Any, t: int) -> tuple[Any, Any]:
             nonlocal carry
             action, output, carry = self._act(agent, state, inputs.noise, carry, obs, mask, np.int32(t))
             return _in_numpy(action), _in_numpy(output)
@@ -225,7 +225,7 @@ class HostPopulation:
                 carry = with_first_carries(carry, inputs.first_carry, done)
 
         sizes = agent.rollout
-        trajectory = envs.collect(choose, sizes.num_steps, sizes.final_slots, forget)
+        trajectory = envs.collect(act_on_step, sizes.num_steps, sizes.final_slots, forget)
         return trajectory, carry
 
     def _no_metrics(self, m: int) -> Metrics:

@@ -33,7 +33,7 @@ from shoal.training.fine_tuning import described_init, first_policies
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan, make_plan
 from shoal.training.policy import check_complete, check_opaque_parts
-from shoal.training.preset_file import choose
+from shoal.training.preset_file import preset_for
 from shoal.training.processes import group
 from shoal.training.result import built_values
 
@@ -111,7 +111,7 @@ def make_job(
         values = found_by(found, trust_source=trust_source)
         fields, env_fields = _with_found(values, (fields, sweep), (env_fields, env_sweep))
     already_set = join({**fields, **sweep}, {**env_fields, **env_sweep})
-    chosen = choose(preset, agent, env, trust_source=trust_source)
+    chosen = preset_for(preset, agent, env, trust_source=trust_source)
     agent, env = chosen.agent, chosen.env
     fields = _below(chosen.fields, {**fields, **sweep}) | fields
     env_fields = _below(chosen.env_fields, {**env_fields, **env_sweep}) | env_fields

@@ -141,7 +141,7 @@ class Placement(NamedTuple):
         padded = np.concatenate([is_new, np.full(slots - len(is_new), is_new[-1])])
         flags = padded.reshape(len(parts), -1)
         return [
-            before if after is None else _choose(flag, after, before)
+            before if after is None else _where_flagged(flag, after, before)
             for flag, before, after in zip(flags, parts, new, strict=True)
         ]
 
@@ -303,7 +303,7 @@ def _of_members(mesh: Mesh, split: Split | None) -> Any:
 
 
 @jax.jit
-def _choose(flag: Any, new: Any, old: Any) -> Any:
+def _where_flagged(flag: Any, new: Any, old: Any) -> Any:
     def leaf(n: Any, o: Any) -> Any:
         return jax.numpy.where(flag.reshape(flag.shape + (1,) * (n.ndim - 1)), n, o)
 

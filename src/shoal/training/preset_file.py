@@ -41,7 +41,7 @@ def is_file(preset: Any) -> bool:
     return isinstance(preset, str) and (preset.endswith(SUFFIX) or f"{SUFFIX}:" in preset or "/" in preset)
 
 
-def choose(
+def preset_for(
     preset: Path | str | None, agent: str | Agent | None, env: str | Env | None, *, trust_source: bool = False
 ) -> Chosen:
     """Return the preset of a run: none for None or "none", that of the environment for "", a variant, or one of a file.

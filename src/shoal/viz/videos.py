@@ -77,9 +77,9 @@ def render(
         if env_fields:
             raise ValueError("env_fields is for an environment by name: a run is shown in the one it was trained in.")
         if members is not None:
-            how = _Look(greedy, seed, max_steps, size, columns)
+            how = _Options(greedy, seed, max_steps, size, columns)
             return [_render_side_by_side(what, members, which, how, out, trust_source)]
-        return _render_run(what, member, which, _Look(greedy, seed, max_steps, size), out, trust_source)
+        return _render_run(what, member, which, _Options(greedy, seed, max_steps, size), out, trust_source)
     if member is not None or members is not None or which != "last":
         raise ValueError(f"member, members and which are for a run, but {what} is not a run.")
     if isinstance(what, Policy):
@@ -92,7 +92,7 @@ def render(
     return [render_episode(policy, make_key(seed or 0), horizon, Path(out or name), title, greedy, size)]
 
 
-class _Look(NamedTuple):
+class _Options(NamedTuple):
     """How a run is shown: the options of `render` with these names."""
 
     greedy: bool
@@ -124,11 +124,11 @@ def _render_run(
     run: Path | str,
     member: int | str | None,
     which: str,
-    look: _Look,
+    how: _Options,
     out: Path | str | None,
     trust_source: bool,
 ) -> list[Path]:
-    greedy, seed, max_steps, size, _ = look
+    greedy, seed, max_steps, size, _ = how
     result = load_result(run)
     ranking = result.ranking(which)
     if member in (None, "best"):
@@ -149,7 +149,7 @@ def _render_run(
 
 
 def _render_side_by_side(
-    run: Path | str, members: Sequence[int] | str, which: str, look: _Look, out: Path | str | None, trust_source: bool
+    run: Path | str, members: Sequence[int] | str, which: str, how: _Options, out: Path | str | None, trust_source: bool
 ) -> Path:
     """Draw one episode of each of several members of a run in one file, all with the same random numbers."""
     result = load_result(run)
@@ -157,8 +157,8 @@ def _render_side_by_side(
     plan, policies = load_policies(run, which, trust_source=trust_source)
     _check_picture(plan.env)
     actor, env, weights = jax.tree.map(lambda x: np.asarray(x)[rows], (policies.actor, policies.env, policies.weights))
-    recorder = EpisodeRecorder(actor, env, look.max_steps or plan.horizon, look.greedy, len(rows))
-    key = video_key(plan) if look.seed is None else make_key(look.seed)
+    recorder = EpisodeRecorder(actor, env, how.max_steps or plan.horizon, how.greedy, len(rows))
+    key = video_key(plan) if how.seed is None else make_key(how.seed)
     episodes = jax.tree.map(np.asarray, recorder.record(actor, weights, env, key))
     steps = int(episodes.valid.sum(axis=1).max())  # of the longest episode
     returns = np.pad(np.cumsum(episodes.reward, axis=1), ((0, 0), (1, 0)))
@@ -170,8 +170,8 @@ def _render_side_by_side(
         Path(out or default),
         title=f"{result.spec.agent} on {result.spec.env_name}",
         titles=[_with_short_numbers(policies.names[m]) for m in rows],
-        size=look.size,
-        columns=look.columns,
+        size=how.size,
+        columns=how.columns,
     )
 
 
