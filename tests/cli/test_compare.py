@@ -30,6 +30,13 @@ def test_two_groups_are_compared_in_tables_and_sentences(runs, capsys):
     assert "ppo is better" in out and "probability that a member of ppo beats one of dqn: 0.875" in out
 
 
+def test_a_reference_shows_normalized_scores_of_one_environment_too(runs, capsys):
+    Path("own.toml").write_text('["One"]\nrandom = 5\ntarget = 105\n')
+    _, out, _ = say(capsys, "compare", "ppo-One", "dqn-One", "--reference", "own.toml")
+    assert "normalized scores, with 95 % intervals" in out and "A  6        0.5 " in out
+    assert "One: 0 and 1 are random play 5, the target 105" in out and "A - B = 30" in out
+
+
 def test_three_groups_have_a_row_for_each_pair(runs, capsys):
     labels = ["--label", "a=ppo-One", "--label", "b=dqn-One", "--label", "c=again"]
     write_run(Path("again"), np.arange(6.0), env="my_env.py:One")

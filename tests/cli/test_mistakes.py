@@ -244,7 +244,7 @@ RUNS = {
     "plot runs": "It holds runs: runs/old.",
     "plot runs/old --out a.jpeg": "--out: a.jpeg must end in .png, .svg or .pdf. `--out FILE`: .png, .svg or .pdf",
     "plot runs/old --x time": "--x 'time' is unknown: choose steps or wall.",
-    "compare": "compare needs two run folders, as in `shoal compare runs/a runs/b`",
+    "compare": "compare needs run folders, as in `shoal compare runs/a runs/b`",
     "compare runs/old": "compare needs a second run folder",
     "compare runs/gone runs/old": "runs/gone is not a run folder: it does not exist.",
     "compare runs/old runs/old --metric mean": "--metric 'mean' is unknown: choose last, best or whole.",

@@ -92,7 +92,7 @@ def compare_runs(line: Line) -> None:
     groups = range(len(found.groups))
     names = letters(len(groups)) if found.are_runs else [group.name for group in found.groups]
     seeds = [" ".join(dict.fromkeys(str(len(cell.names)) for cell in group.cells)) for group in found.groups]
-    if found.is_of_one:
+    if found.is_of_one and not options.reference:  # which is about normalized scores
         rows = []
         for g, group in enumerate(found.groups):
             score = found.returns(g, 0)
@@ -101,7 +101,7 @@ def compare_runs(line: Line) -> None:
         print(table(("", "run", "members", "mean", "95 % interval"), rows))
     else:
         rows = [[names[g], seeds[g], *(_in_words(found.aggregates[g][name]) for name in AGGREGATES)] for g in groups]
-        print("normalized scores over all environments, with 95 % intervals")
+        print(f"normalized scores{'' if found.is_of_one else ' over all environments'}, with 95 % intervals")
         print(table(("", "members", *AGGREGATES), rows))
         rows = [
             [env.name, *(_in_words(found.returns(g, e, "IQM")) for g in groups)]

@@ -20,9 +20,7 @@ PARTS = {
     "RUN": "a run folder",
     "RUN|ENV": "a run folder or an environment",
     "ENV|RUN": "an environment or a run folder",
-    "A, B": "two run folders",
     "RUN...": "a run folder",
-    "B": "a second run folder",
     "bash|zsh": "the name of a shell",
 }
 

@@ -5,6 +5,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from shoal.cli.compare import add_grouping, grouping
 from shoal.cli.parser import Line, Named, Parser, file_ending_in, member_number, whole_number
 from shoal.cli.wraps import add_wrap, env_of, wrapped
 
@@ -207,13 +208,14 @@ def report_parser() -> Parser:
         "report",
         "RUN... [options]",
         "Write one HTML page that shows everything about a run: result, curves, tables, hyperparameters, videos, "
-        "provenance, and how to repeat it. Several runs are compared with the first one. The page is one file that "
-        "loads nothing from a network.",
+        "provenance, and how to repeat it. Several runs are compared with the first one, or in groups over all their "
+        "environments. The page is one file that loads nothing from a network.",
         "  shoal report runs/ppo-CartPole-v1\n  shoal report runs/a runs/b --out a-or-b.html\n"
         "  shoal report zoo:ppo/CartPole-v1",
         opens_run=True,
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or the folder of a study")
+    add_grouping(parser)
     about = "a page, .html (default: report.html in the folder of the run, or here if there are several)"
     parser.add_argument("--out", type=file_ending_in(".html", ".htm"), metavar="FILE", help=about)
     return parser
@@ -224,7 +226,7 @@ def write_report(line: Line) -> None:
     from shoal.reports.report import report
 
     arguments = line.options
-    path = report(*arguments.runs, out=arguments.out, trust_source=arguments.trust_source)
+    path = report(*arguments.runs, out=arguments.out, trust_source=arguments.trust_source, **grouping(arguments))
     print(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
 
 

@@ -62,7 +62,9 @@ def compare(
         raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
     if group and label:
         raise ValueError("group and label both say what is compared: give one of them.")
-    given = _given(runs, label or {})
+    given = given_runs(runs, label or {})
+    if len(given) == 1 and not (group or label):
+        raise ValueError("compare needs a second run folder, or --group HYPERPARAMETER for the settings of one run.")
     results = [Result(folder) for folder in given]
     if evolved := [run.folder for run in results if is_evolution(run)]:
         raise ValueError(
@@ -87,7 +89,7 @@ def compare(
     if len(names) == len(environments) == 1:
         raise ValueError(
             f"there is only one group, {next(iter(names))}, in one environment: give more runs, or say what is "
-            "compared with --group HYPERPARAMETER or --label NAME=RUN,RUN."
+            "compared with another --group, or with --label NAME=RUN,RUN."
         )
     groups = tuple(_group(name, members, given, results, environments) for name in names)
     return Comparison(metric, tuple(environments.values()), groups, tuple(notes), by_run)
@@ -98,7 +100,7 @@ def letters(count: int) -> list[str]:
     return [chr(ord("A") + i) if count <= 26 else str(i + 1) for i in range(count)]
 
 
-def _given(runs: Sequence[Any], label: Mapping[str, Any]) -> list[str]:
+def given_runs(runs: Sequence[Any], label: Mapping[str, Any]) -> list[str]:
     """Return the folders of all runs, those that only labels name too. Raises ValueError as `compare` says."""
     folders = [run for item in runs for run in (item if isinstance(item, list | tuple) else [item])]
     names = [str(getattr(run, "folder", run)) for run in folders]
@@ -118,7 +120,7 @@ def _given(runs: Sequence[Any], label: Mapping[str, Any]) -> list[str]:
     if label and (bare := [name for place, name in places.items() if place not in owners]):
         raise ValueError(f"{bare[0]} has no label: name it in one of {', '.join(label)}, or leave it out.")
     if not places:
-        raise ValueError("there is no run to compare: give the folders of some.")
+        raise ValueError("compare needs run folders, as in `shoal compare runs/a runs/b`.")
     return [*places.values()]
 
 
