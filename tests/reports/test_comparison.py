@@ -1,6 +1,7 @@
 """The report of several runs: which is better, by how much, and what differs."""
 
 import numpy as np
+import pytest
 
 import shoal
 from folders import write_run
@@ -39,3 +40,34 @@ def test_runs_that_cannot_be_paired_or_have_no_score_are_said(tmp_path):
     page = Page(shoal.report(one, two, bare, out=tmp_path / "all.html"))
     assert "They share no setting and seed, so their members cannot be paired" in page.text
     assert "c cannot be compared:" in page.text and "3 runs compared" not in page.text  # one title fits all
+
+
+def test_groups_are_compared_over_all_environments(tmp_path):
+    random = np.random.default_rng(0)
+    folders = [
+        write_run(tmp_path / f"{agent}-{env}", random.normal(mean, 1, 8), agent=agent, env=f"my.py:{env}")
+        for agent, mean in (("ppo", 5), ("dqn", 0))
+        for env in ("One", "Two")
+    ]
+    page = Page(shoal.report(*folders, out=tmp_path / "all.html"))
+    found = compare(folders)
+    value, low, high = (abs(number) for number in found.against(1, 0).difference)
+    assert f"dqn is worse than ppo by {value:.4g} of the normalized score on average" in page.text
+    assert f"(95 % confidence interval {high:.4g} to {low:.4g}, over 8 pairs" in page.text
+    assert [row[:2] for row in page.tables[0][1:]] == [["ppo", "2"], ["dqn", "2"]]
+    assert page.tables[0][1][2].startswith(f"{found.aggregates[0]['IQM'].value:.4g} (")
+    assert page.tables[1][1][0] == "ppo vs. dqn" and "Over all environments" in page.text
+    assert "One: 0 and 1 are the lowest and the highest score of these runs" in page.text
+    named = Page(shoal.report(*folders, label={"A": folders[:2], "B": folders[2:]}, out=tmp_path / "named.html"))
+    assert "B is worse than A by" in named.text
+
+
+def test_runs_that_make_no_groups_say_why_and_are_reported_still(tmp_path):
+    envs = {"a": "One", "b": "One", "c": "Two"}
+    folders = [write_run(tmp_path / name, [1.0, 2], env=f"my.py:{env}") for name, env in envs.items()]
+    page = Page(shoal.report(*folders, out=tmp_path / "all.html"))
+    assert "A group cannot be compared: " in page.text and "are both ppo in One" in page.text and page.table("run")
+    with pytest.raises(ValueError, match="has no hyperparameter 'nothing'"):
+        shoal.report(*folders, group="nothing", out=tmp_path / "x.html")
+    with pytest.raises(ValueError, match="group is for a report of several runs"):
+        shoal.report(folders[0], group="agent")

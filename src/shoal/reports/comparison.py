@@ -1,11 +1,14 @@
 """The report of several runs: their scores, the differences to the first one, their curves, and what differs."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from shoal.ops.aggregates import AGGREGATES
 from shoal.ops.statistics import FEWEST
+from shoal.reports.chart import interval_mark, legend, panels
 from shoal.reports.curves import comparison_section
 from shoal.reports.facts import Facts
 from shoal.reports.hyperparameters import differences_section
@@ -16,43 +19,117 @@ from shoal.reports.reproduce import started_with
 from shoal.reports.videos import videos_section
 from shoal.reports.words import counted, seconds_in_words, with_interval
 from shoal.training.compare import compare
+from shoal.training.comparison import Against, Comparison, env_key
 from shoal.training.records import score_summary
+from shoal.viz.comparison import efficiency_chart, group_names, profile_chart
 from shoal.viz.run_data import distinct_names
-from shoal.viz.words import number
+from shoal.viz.scale import scale_for
+from shoal.viz.words import NONE, number
 
 
-def comparison_report(runs: Sequence[Facts]) -> Html:
-    """Return the page of several runs. The first one is that to which the others are compared."""
+def comparison_report(runs: Sequence[Facts], **how: Any) -> Html:
+    """Return the page of several runs. The first group is that to which the others are compared.
+
+    A group is a run, or what `how` says, the arguments of `shoal.compare`; runs in several environments are compared
+    over all of them.
+    """
     names = distinct_names([facts.folder.resolve() for facts in runs])
-    found = [_compared(facts, runs[0]) for facts in runs[1:]]
+    whole = _found(runs, **how)
+    over_all = whole if isinstance(whole, Comparison) and not (whole.is_of_one and whole.are_runs) else None
+    in_several = len({env_key(facts.spec) for facts in runs}) > 1
+    if over_all or len(runs) > 2 and in_several and isinstance(whole, str):
+        compared, alone = _groups(whole), [{}] * (len(runs) - 1)
+    else:
+        alone = [_compared(facts, runs[0]) for facts in runs[1:]]
+        compared = dict(zip(names, [{}, *alone], strict=True))
     sections = [
-        _scores_section(runs, names, found),
+        _groups_section(over_all) if over_all else None,
+        _scores_section(runs, names, alone),
         comparison_section(runs),
         differences_section(runs, names),
         videos_section(runs, names),
         _reproduce_section(runs, names),
     ]
-    named = list(zip(names, runs, [{}, *found], strict=True))
-    notes = [(name, note) for name, facts, _ in named for note in facts.warnings()]
+    notes = [(name, note) for name, facts in zip(names, runs, strict=True) for note in facts.warnings()]
     said = "not finished"  # as the warning of the run says already
     notes += [(name, note) for name, _, comparison in named for note in comparison.get("notes", []) if said not in note]
     titles = list(dict.fromkeys(facts.title for facts in runs))
     title = titles[0] if len(titles) == 1 else f"{counted(len(runs), 'run')} compared"
+    first, *others = compared.items()
     summary = [
-        render("comparison", first=names[0], found=list(zip(names[1:], found, strict=True))[:8], fewest=FEWEST),
+        render("comparison", first=first[0], found=others[:8], fewest=FEWEST),
         warning_box([Html("<strong>{}</strong>: {}").format(*note) for note in notes]),
     ]
     under = joined(map(code, names), " · ")
     return page(title, f"a comparison of {counted(len(runs), 'run')}", under, summary, sections)
 
 
+def _found(runs: Sequence[Facts], **how: Any) -> Comparison | str:
+    """The comparison of runs, or the reason why there is none."""
+    try:
+        return compare(*(facts.given for facts in runs), **how)
+    except (ValueError, FileNotFoundError) as error:
+        if any(how.values()):  # what the user asked for
+            raise
+        return str(error)
+
+
 def _compared(facts: Facts, first: Facts) -> dict[str, Any]:
     """The comparison of a run with the first one; `reason` says why there is none."""
-    try:
-        found = compare(facts.given, first.given)
-    except (ValueError, FileNotFoundError) as error:
-        return {"reason": str(error)}
-    return {"against": found.against(0, 1), "means": [found.returns(g, 0).value for g in (0, 1)], "notes": found.notes}
+    found = _found([facts, first])
+    return {"reason": found} if isinstance(found, str) else {**_against(found, 0, 1), "notes": found.notes}
+
+
+def _groups(whole: Comparison | str) -> dict[str, dict[str, Any]]:
+    """The comparisons of all groups with the first one, by name."""
+    if isinstance(whole, str):
+        return {"the first run": {}, "A group": {"reason": whole}}
+    names = group_names(whole)
+    found = {name: _against(whole, number, 0) if number else {} for number, name in enumerate(names)}
+    return {**found, names[0]: {"notes": whole.notes}}
+
+
+def _against(found: Comparison, group: int, other: int) -> dict[str, Any]:
+    """What a paragraph says of a group and another one."""
+    is_of_one, both = found.is_of_one, (group, other)
+    means = [found.returns(g, 0) if is_of_one else found.aggregates[g]["mean"] for g in both]
+    words = ("returns", "") if is_of_one else ("normalized scores", " of the normalized score")
+    said = {"what": words[0], "unit": words[1], "means": [mean.value for mean in means]}
+    return {"against": found.against(group, other), **said}
+
+
+def _groups_section(found: Comparison) -> Section:
+    """The section of the scores of groups over all environments."""
+    names = group_names(found)
+    values = found.aggregates
+    scale = scale_for([[*of_group["IQM"]] for of_group in values])
+    rows = []
+    for name, group, of_group in zip(names, found.groups, values, strict=True):
+        iqm, *cells = [cell(value.value, with_interval(*value)) for value in of_group.values()]
+        picture = interval_mark(*of_group["IQM"], scale)
+        rows.append([Cell(tag("strong", name), class_="keep"), len(group.runs), iqm, picture, *cells])
+    first, *others = AGGREGATES
+    pairs = [
+        [f"{names[a]} vs. {names[b]}", *_pair_cells(found.against(a, b))]
+        for a, b in itertools.combinations(range(len(names)), 2)
+    ]
+    what = "returns" if found.is_of_one else "normalized scores"
+    about = [f"{env.name}: 0 and 1 are {env.reference.about}." for env in found.environments]
+    parts = [
+        soft("Normalized scores over all environments, which count equally, with 95 % intervals over seeds."),
+        table(["", "runs", first, "", *others], rows, sortable=True),
+        table(["", f"mean difference of {what}", "pairs", "probability that the first is better"], pairs),
+        legend(profile_chart(found, names).legend),
+        panels(make(found, names)._replace(legend=()) for make in (profile_chart, efficiency_chart)),
+        soft(" ".join(about)),
+    ]
+    return Section("groups", "Over all environments", parts)
+
+
+def _pair_cells(against: Against) -> list[Any]:
+    difference, chance = against.difference, against.probability
+    shown = cell(difference.value, with_interval(*difference)) if difference else cell(None, NONE)
+    return [shown, against.pairs, cell(chance.value, with_interval(*chance))]
 
 
 def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence[dict[str, Any]]) -> Section:

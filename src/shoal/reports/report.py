@@ -1,5 +1,6 @@
 """Write a report: find out what the folders are, make the page, and write it to one file."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,21 @@ from shoal.reports.facts import Facts
 from shoal.reports.run import run_report
 from shoal.reports.study import is_study, study_report
 from shoal.specs.disk import replace
+from shoal.training.compare import given_runs
 from shoal.training.folder import RunFolder, locate
 
 NAME = "report.html"
 
 
 @checked_kinds()
-def report(*what: Any, out: Path | str | None = None, trust_source: bool = False) -> Path:
+def report(
+    *what: Any,
+    out: Path | str | None = None,
+    trust_source: bool = False,
+    group: str = "",
+    label: Mapping | None = None,
+    reference: Path | str = "",
+) -> Path:
     """Write one HTML page about a run, a comparison of several runs, or a study, and return its path.
 
     `what` are folders (also `zoo:AGENT/ENV`), or the results that `train`, `evolve` and `tune` return. The page is one
@@ -23,25 +32,25 @@ def report(*what: Any, out: Path | str | None = None, trust_source: bool = False
     study, and in the working folder for several runs and for exported policies. A report that exists is replaced.
 
     A run may be unfinished, or miss its figures, curves or summary: the page then says so. `trust_source` is as in
-    `shoal.load_result`, for an evolution whose found values need a Python file of your own.
+    `shoal.load_result`, for an evolution whose found values need a Python file of your own. `group`, `label` and
+    `reference` are those of `shoal.compare`, for several runs.
 
     Raises FileNotFoundError for what is no run, DamagedError for a damaged spec, ValueError for a study among several
     folders, and PermissionError if the page cannot be written.
     """
-    if not what:
+    if not (what or label):
         raise ValueError("there is nothing to report: give at least one run folder.")
     folders = [getattr(run, "folder", run) for run in what]
     studies = [folder for folder in folders if is_study(locate(folder))]
     if studies and len(folders) > 1:
         raise ValueError(f"{studies[0]} is a study, and a study has a report of its own: leave the others out.")
-    places = [locate(folder).resolve() for folder in folders]
-    if twice := next((str(folder) for i, folder in enumerate(folders) if places[i] in places[:i]), None):
-        raise ValueError(f"{twice} is given twice: a comparison needs different runs.")
+    if len(folders) == 1 and (unused := [name for name, value in how.items() if value]):
+        raise ValueError(f"{unused[0]} is for a report of several runs: give more of them, or leave it out.")
     if studies:
         made = study_report(locate(folders[0]))
     else:
         runs = [Facts(folder, trust_source=trust_source) for folder in folders]
-        made = run_report(runs[0]) if len(runs) == 1 else comparison_report(runs)
+        made = run_report(runs[0]) if len(runs) == 1 else comparison_report(runs, **how)
     return _write(Path(out) if out else _default(folders), made)
 
 
