@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from counted_tables import counted_section
 from environment_pages import environment_pages
 from gpu_tables import gpu_section
 from page_parts import NOTICE, page, picture, table, value
