@@ -48,7 +48,7 @@ class Cell(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What is compared: the members of some runs, in each environment."""
+    """The members of some runs that are compared as one, in each environment."""
 
     name: str
     runs: tuple[str, ...]
