@@ -160,7 +160,7 @@ def measurements() -> str:
         parts += [f"## {title}", what, f"```sh\n{command}\n```"]
         file = RESULTS / f"{suite}.md"
         parts.append(file.read_text().strip() if file.is_file() else "Not measured yet for this version.")
-    return page([*parts, (RESULTS / "guides.md").read_text().strip(), *gpu_section()])
+    return page([*parts, (RESULTS / "guides.md").read_text().strip(), *gpu_section(), *counted_section()])
 
 
 def _hypers(cls: type) -> str:

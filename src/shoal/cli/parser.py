@@ -273,7 +273,7 @@ def _name_of(action: argparse.Action) -> str:
 
 def _preset(named: Named, options: argparse.Namespace) -> Any:
     """The preset that `train` would use for the named agent and environment; None if there is none."""
-    from shoal.training.preset_file import choose, is_file
+    from shoal.training.preset_file import preset_for, is_file
 
     given = getattr(options, "preset", "none") or ""
     agent, env = named.get("agent"), named.get("env")
@@ -283,7 +283,7 @@ def _preset(named: Named, options: argparse.Namespace) -> Any:
         or not (is_file(given) or isinstance(agent, str) and isinstance(env, str))
     ):
         return None
-    chosen = choose(given, agent, env, trust_source=getattr(options, "trust_source", False))
+    chosen = preset_for(given, agent, env, trust_source=getattr(options, "trust_source", False))
     return chosen if chosen.title else None
 
 

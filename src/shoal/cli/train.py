@@ -160,12 +160,12 @@ def _named(options: argparse.Namespace) -> Named:
 def _of_preset(options: argparse.Namespace) -> tuple[str, Any]:
     """The agent and the environment of a line that leaves one of them to a preset file; empty texts without one."""
     from shoal.studies.sweeps import suite_of
-    from shoal.training.preset_file import choose, is_file
+    from shoal.training.preset_file import preset_for, is_file
 
     if not is_file(options.preset):
         return options.agent, options.env
     env = suite_of(options.suite)[0] if options.suite else options.env
-    chosen = choose(options.preset, options.agent, env, trust_source=options.trust_source)
+    chosen = preset_for(options.preset, options.agent, env, trust_source=options.trust_source)
     if options.wrap and not isinstance(chosen.env, str):
         raise ValueError(f"--wrap is for an environment that the line names; that of {options.preset} has wrappers.")
     return chosen.agent, "" if options.suite else chosen.env  # type: ignore[return-value]  # a file names its agent

@@ -52,7 +52,7 @@ def comparison_report(runs: Sequence[Facts], **how: Any) -> Html:
     ]
     notes = [(name, note) for name, facts in zip(names, runs, strict=True) for note in facts.warnings()]
     said = "not finished"  # as the warning of the run says already
-    notes += [(name, note) for name, _, comparison in named for note in comparison.get("notes", []) if said not in note]
+    notes += [(name, note) for name, found in compared.items() for note in found.get("notes", []) if said not in note]
     titles = list(dict.fromkeys(facts.title for facts in runs))
     title = titles[0] if len(titles) == 1 else f"{counted(len(runs), 'run')} compared"
     first, *others = compared.items()
@@ -90,7 +90,7 @@ def _groups(whole: Comparison | str) -> dict[str, dict[str, Any]]:
 
 
 def _against(found: Comparison, group: int, other: int) -> dict[str, Any]:
-    """What a paragraph says of a group and another one."""
+    """The words of a paragraph about a group and another one."""
     is_of_one, both = found.is_of_one, (group, other)
     means = [found.returns(g, 0) if is_of_one else found.aggregates[g]["mean"] for g in both]
     words = ("returns", "") if is_of_one else ("normalized scores", " of the normalized score")

@@ -40,7 +40,9 @@ def report(
     """
     if not (what or label):
         raise ValueError("there is nothing to report: give at least one run folder.")
-    folders = [getattr(run, "folder", run) for run in what]
+    how = {"group": group, "label": label, "reference": reference}
+    alone = [getattr(run, "folder", run) for run in what]
+    folders = given_runs(what, label or {}) if len(alone) > 1 or label else alone
     studies = [folder for folder in folders if is_study(locate(folder))]
     if studies and len(folders) > 1:
         raise ValueError(f"{studies[0]} is a study, and a study has a report of its own: leave the others out.")
