@@ -41,7 +41,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# (\w+\.py)\n")
 # Pages whose examples compile much, or repeat other pages; the notebook is the quickstart.
 SLOW = {"README", "command-line", "coming-from", "language", "memory", "meta-learning", "minigrid-levels"}
-SLOW |= {"which-agent"}
+SLOW |= {"which-agent", "papers"}
 SLOW |= {"gymnasium", "other-environments", "opponent-shaping", "populations", "studies", "write-your-own-environment"}
 # Of these pages a quick test runs the examples that start no run, and a slow test runs all.
 GUIDES = {"evolution", "losses", "networks", "selectors", "sinks", "wrappers"}

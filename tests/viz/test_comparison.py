@@ -7,6 +7,7 @@ from PIL import Image
 import shoal
 from folders import write_run
 from shoal.ops.aggregates import AGGREGATES
+from shoal.viz import panels
 from shoal.viz.chart import Band, Dots, Line, Pieces
 from shoal.viz.comparison import (
     PARTS,
@@ -19,6 +20,7 @@ from shoal.viz.comparison import (
     profile_chart,
 )
 from shoal.viz.curves import series_style
+from shoal.viz.style import save_figure
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +93,19 @@ def test_a_figure_has_its_width_in_every_format(suffix, found, tmp_path):
         assert b"/MediaBox [ 0 0 396 " in path.read_bytes()
 
 
-def test_no_warning_is_given_and_no_text_is_cut_off(found, tmp_path, recwarn):
+def test_no_warning_is_given_and_no_text_is_cut_off(found, tmp_path, recwarn, monkeypatch):
     names = ["a rather long name of an agent", "learning_rate=0.00025", "c"]
-    for font in ("sans", "latex", "times"):
-        plot_comparison(found, tmp_path / f"{font}.png", width=7, font=font, labels=names, title="T")
+    figures = []
+    monkeypatch.setattr(
+        panels, "save_figure", lambda figure, out: (figures.append(figure), save_figure(figure, out))[1]
+    )
+    plot_comparison(found, tmp_path / "f.png", width=7, font="latex", labels=names, title="T", legend="above")
     assert not recwarn.list
+    (figure,) = figures
+    texts = [*figure.texts, *figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text())]
+    boxes = [text.get_window_extent() for text in texts if text.get_visible()]
+    inside = figure.bbox.padded(2)
+    assert len(boxes) > 40 and all(inside.x0 <= box.x0 and box.x1 <= inside.x1 for box in boxes)
 
 
 def test_parts_and_options_that_do_not_exist_are_refused(found, tmp_path):
@@ -109,3 +119,19 @@ def test_parts_and_options_that_do_not_exist_are_refused(found, tmp_path):
             plot_comparison(found, tmp_path / "f.png", **how)
     with pytest.raises(ValueError, match="has no known format"):
         plot_comparison(found, tmp_path / "f.jpg")
+
+
+def test_a_legend_of_many_groups_has_several_lines(tmp_path):
+    entries = [(series_style(i), f"agent{i}") for i in range(8)]
+    assert [panels._legend_lines(entries[:count], 7.6) for count in (0, 1, 6, 7)] == [0, 1, 1, 2]
+
+
+def test_the_curves_of_one_environment_are_beside_the_other_panels(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("shoal.viz.comparison.draw_panels", lambda rows, out, *_, **__: drawn.append(rows) or out)
+    folders = [write_run(tmp_path / name, np.arange(6.0), agent=name, env="e.py:One") for name in ("a", "b")]
+    plot_comparison(shoal.compare(folders), tmp_path / "f.png")
+    assert [[chart.title for chart in row] for row in drawn[0]] == [
+        [*AGGREGATES],
+        ["performance profile", "sample efficiency", "improvement", "One"],
+    ]

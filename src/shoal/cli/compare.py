@@ -143,8 +143,8 @@ def _print_two(found: Any, names: list[str]) -> None:
         interval = f", 95 % interval {_interval(against.difference)}"
         if against.pairs < FEWEST:
             verdict, interval = f"too few pairs to decide: an interval needs {FEWEST}", ""
-        pairs = f"{against.pairs} pairs{'' if found.is_of_one else ' in each environment'} of the same setting and seed"
-        print(f"{a} - {b} = {value:.4g}{interval} over {pairs}: {verdict}")
+        pairs = f"{against.pairs} pair{'s' * (against.pairs != 1)}{'' if found.is_of_one else ' in each environment'}"
+        print(f"{a} - {b} = {value:.4g}{interval} over {pairs} of the same setting and seed: {verdict}")
     else:
         print("the runs have no setting and seed in common, so there are no pairs to compare")
     chance = against.probability

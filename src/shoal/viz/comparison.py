@@ -14,6 +14,7 @@ from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces
 from shoal.viz.curves import PANELS_ACROSS, curves_chart, series_style
 from shoal.viz.panels import draw_panels, in_rows
 from shoal.viz.run_data import Curve
+from shoal.viz.words import number
 
 PARTS = ("aggregates", "profile", "efficiency", "improvement", "curves")
 MOST_PAIRS = 10  # of groups with a row of their own; of more groups, those with the first one
@@ -52,11 +53,15 @@ def plot_comparison(
         rows.append(aggregate_charts(found, names))
         heights.append(0.75 + 0.22 * len(names))
     charts = {"profile": profile_chart, "efficiency": efficiency_chart, "improvement": improvement_chart}
-    if beside := [make(found, names) for part, make in charts.items() if part in show]:
+    beside = [make(found, names) for part, make in charts.items() if part in show]
+    panels = curve_charts(found, names) if "curves" in show else []
+    if len(panels) == 1:
+        beside, panels = [*beside, *panels], []
+    if beside:
         rows.append(beside)
         heights.append(min(2.6, 0.8 * width / len(beside) + 0.4))
-    if "curves" in show:
-        lines = in_rows(curve_charts(found, names), PANELS_ACROSS)
+    if panels:
+        lines = in_rows(panels, PANELS_ACROSS)
         rows += lines
         heights += [min(2.4, 0.75 * width / len(lines[0]) + 0.4)] * len(lines)
     return draw_panels(rows, out, title, heights=heights, width=width, legend=legend, font=font)
@@ -81,7 +86,8 @@ def aggregate_charts(found: Comparison, names: Sequence[str]) -> list[Chart]:
         about = f"{name} of the normalized scores of {len(names)} groups"
         marks = _interval_rows(values, [series_style(g) for g in range(len(names))])
         label = "lower is better" if name == "optimality gap" else NORMALIZED
-        charts.append(Chart(marks, label, "", about, title=name, y_names=[*rows][::-1], tight_x=False))
+        how = {"title": name, "y_names": [*rows][::-1], "tight_x": False, "x_words": number}
+        charts.append(Chart(marks, label, "", about, **how))
     return charts
 
 

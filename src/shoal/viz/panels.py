@@ -19,7 +19,7 @@ from shoal.viz.style import (
 )
 
 LEGENDS = ("below", "above", "none")
-LETTERS = 14  # of a legend in an inch
+ENTRY, LETTER_WIDTH = 0.62, 0.085  # inches that an entry of the legend takes, and each of its letters
 WIDTHS = (1.0, 40.0)  # inches
 WIDE = 6.0  # inches; a narrower figure has smaller letters
 TITLE_SHARE = 0.7  # of the width of a panel that its title may take, beside names of rows
@@ -97,8 +97,8 @@ def _paint_panel(axes: Any, chart: Chart, width: float, height: float, size: int
 
 def _legend_lines(entries: Sequence[tuple[str, str]], width: float) -> int:
     """The number of lines of a legend of this width in inches."""
-    letters = max((len(words) for _, words in entries), default=0) + 6
-    across = max(1, int(width * LETTERS / letters))
+    longest = max((len(words) for _, words in entries), default=0)
+    across = max(1, int(width / (ENTRY + LETTER_WIDTH * longest)))
     return math.ceil(len(entries) / across)
 
 
