@@ -31,17 +31,15 @@ STEPS = (
     "One step of all environments together, in a program of 100 steps with random actions and automatic resets that "
     "sums every observation. KB are those of one environment. Each class of environments has one row."
 )
-RESETS = "First states of 1,024 environments in one batch. KB are those of one environment."
+RESETS = (
+    "First states of 1,024 environments in one batch. KB are those of one environment. A class without a row was not "
+    "counted."
+)
 UPDATES = (
     "One update of all members together, with the default fields, on CartPole-v1, or on Pendulum-v1, CliffWalking-v1 "
     "or BernoulliBandit-v0 where the agent needs it; DQN has 10 environments. MB are those of one member. At least, "
     "each gradient step reads and writes the weights and Adam's moments once and reads its minibatch once, and each "
     "step of the rollout writes its sample once."
-)
-WIDE = (
-    "An update of PPO: 32 steps, 8 gradient steps, 64 units (`agent ppo --env NAME --fields num_envs=N num_steps=32 "
-    "num_epochs=1 num_minibatches=8 torso=mlp`). The target was 13 million training steps per second, then 25; "
-    "[measured](#training-beside-purejaxrls-recipes) on an H200, all are above."
 )
 
 
@@ -123,9 +121,6 @@ def counted_section() -> list[str]:
         TARGETS_ABOUT,
         _targets(now, before),
         "Missed, with the kernels that remain:\n\n" + "\n".join(missed),
-        "### One agent with many environments",
-        WIDE,
-        _wide(now, before),
         "### Steps of 1,024 environments",
         STEPS,
         _environments(now, before, r"env (\S+) --envs 1024"),
@@ -170,32 +165,18 @@ def _targets(now: dict[str, Row], before: dict[str, Row]) -> str:
     return table(("program", "launches, before", "now", "target", "bytes, before", "now", "target"), cells)
 
 
-def _wide(now: dict[str, Row], before: dict[str, Row]) -> str:
-    cells = []
-    for command, row in now.items():
-        if found := re.match(r"agent ppo --members 1 --env (\S+) --fields num_envs=(\d+) num_steps=(\d+) ", command):
-            sides, steps = (before.get(command), row), int(found[2]) * int(found[3])
-            rates = [f"{steps / _time(side):,.3g}" if side else "" for side in sides]
-            launches = [_count(side and side["launches"]) for side in sides]
-            cells.append([found[1], f"{int(found[2]):,}", *launches, *rates])
-    head = ("environment", "environments", "launches of an update, before", "now")
-    return table((*head, "million steps per second, estimated, before", "now"), cells)
-
-
 def _environments(now: dict[str, Row], before: dict[str, Row], pattern: str) -> str:
     cells = []
-    for command in sorted({*now, *before}, key=str.lower):
+    for command, row in sorted(now.items(), key=lambda item: item[0].lower()):
         if found := re.fullmatch(pattern, command):
-            sides = (before.get(command), now.get(command))
-            least = (sides[1] or sides[0])["least_bytes"]
-            parts = (sides[1] or sides[0])["parts"]
+            sides, parts = (before.get(command), row), row["parts"]
             cells.append(
                 [
                     f"`{found[1]}`",
-                    *(_count(row and row["launches"]) for row in sides),
-                    *(_thousands(row and row["bytes"] / parts) for row in sides),
-                    _thousands(least / parts),
-                    *(_microseconds(row) for row in sides),
+                    *(_count(side and side["launches"]) for side in sides),
+                    *(_thousands(side and side["bytes"] / parts) for side in sides),
+                    _thousands(row["least_bytes"] / parts),
+                    *(_microseconds(side) for side in sides),
                 ]
             )
     head = ("environment", "launches, before", "now", "KB, before", "now", "least", "µs, before", "now")
@@ -243,4 +224,6 @@ def _time(row: Row) -> float:
 
 
 def _microseconds(row: Row | None) -> str:
-    return ("> " * bool(row["opaque_launches"]) + _count(_time(row))) if row else ""
+    if not row or "kernel_microseconds" not in row:  # only launches and bytes were kept of the first programs
+        return ""
+    return "> " * bool(row["opaque_launches"]) + _count(_time(row))
