@@ -6,9 +6,11 @@ import pytest
 
 import shoal
 from shoal.cli.train import train_parser
+from shoal.cli.tune import tune_parser
 from shoal.core.struct import Struct
-from shoal.specs.options import GIVEN, OPTIONS, RunOptions
+from shoal.specs.options import GIVEN, OF_COMMAND, OF_STUDY, OPTIONS, RunOptions, StudyOptions
 from shoal.specs.spec import RunSpec
+from shoal.studies.study import StudySpec
 from shoal.training.shapes import FILES
 
 
@@ -30,6 +32,26 @@ def test_train_has_no_option_of_a_run_that_the_class_lacks():
     others |= {"name", "root", "folder", "resume", "trust_source", "figures", "progress", "sinks", "track", "cache"}
     others |= {"check", "devices", "memory_limit_gb"}  # of the command, not of the run
     assert {*inspect.signature(shoal.train).parameters} == others | {*GIVEN}
+
+
+@pytest.mark.parametrize("name", OF_STUDY)
+def test_an_option_of_a_study_is_a_parameter_a_flag_and_a_key_of_its_description(name):
+    assert inspect.signature(shoal.tune).parameters[name].default is None
+    assert vars(tune_parser().parse_args(["ppo", "CartPole-v1"]))[name] is None
+    spec = StudySpec("s", RunSpec("ppo", "CartPole-v1"), {}).to_json()
+    assert [*spec] == ["name", "run", "search", *OF_STUDY]
+
+
+@pytest.mark.parametrize("wrong", [{"trials": 0}, {"parallel": 0}, {"fresh_seeds": -1}, {"trials": 2**63}])
+def test_options_of_a_study_out_of_bounds_are_refused_by_name(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        StudyOptions(**wrong)
+
+
+@pytest.mark.parametrize("name", OF_COMMAND)
+def test_an_option_of_a_command_is_a_keyword_of_python(name):
+    known = {**inspect.signature(shoal.train).parameters, **inspect.signature(shoal.tune).parameters}
+    assert name in known or name in ("dry_run", "distributed")  # of the command line only
 
 
 @pytest.mark.parametrize("name", [name for name, field in OPTIONS.items() if field.type is int])

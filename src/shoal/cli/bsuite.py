@@ -3,7 +3,8 @@
 import argparse
 from typing import Any
 
-from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.options import add_agent, add_options, given
+from shoal.cli.parser import Line, Named, Parser, real_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
 EXAMPLES = """  shoal bsuite ppo --quick
@@ -11,15 +12,7 @@ EXAMPLES = """  shoal bsuite ppo --quick
   shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
   shoal bsuite ppo --dry-run
   shoal bsuite --resume runs/bsuite-ppo"""
-MAY_CHANGE = (
-    "resume",
-    "no_figures",
-    "dry_run",
-    "no_cache",
-    "debug",
-    "track",
-    "trust_source",
-)  # options that are allowed beside --resume
+MAY_CHANGE = ("resume", "figures", "dry_run", "no_cache", "debug", "track", "trust_source")  # beside --resume
 
 
 def bsuite_parser() -> Parser:
@@ -35,9 +28,7 @@ def bsuite_parser() -> Parser:
         without=("num_envs",),
         opens_run=True,
     )
-    parser.add_argument(
-        "agent", nargs="?", default="", metavar="AGENT", type=full_path, help="a name, or file.py:Class"
-    )
+    add_agent(parser)
     parser.add_argument(
         "--experiments",
         default="",
@@ -56,12 +47,9 @@ def bsuite_parser() -> Parser:
         action="store_true",
         help="4 settings of each experiment, 5 %% of the episodes: a test run, whose scores must not be published",
     )
-    parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="determines all random numbers")
-    parser.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default bsuite-AGENT)")
-    parser.add_argument("--root", default="runs", metavar="DIR", help="parent folder of run folders (default runs)")
-    parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder, bit for bit")
-    parser.add_argument("--no-figures", action="store_true", help="make no radar figure")
-    parser.add_argument("--dry-run", action="store_true", help="print programs, episodes and steps; compile nothing")
+    add_options(parser, seed="", name="name of the run folder (default bsuite-AGENT)", root="", resume="")
+    about = "print programs, episodes and steps; compile nothing"
+    add_options(parser, figures="make no radar figure", dry_run=about)
     add_tracking(parser)
     return parser
 
@@ -85,17 +73,14 @@ def bsuite(line: Line) -> None:
             episodes_scale=options.episodes_scale,
             quick=options.quick,
             fields=line.agent.fixed,
-            seed=options.seed,
+            **given(options, "seed"),
         )
     if options.dry_run:
         print(_plan_table(planned.programs))
         return
     result = study.run_bsuite(
         planned,
-        name=options.name,
-        root=options.root,
-        resume=options.resume,
-        figures=not options.no_figures,
+        **given(options, "name", "root", "resume", "figures"),
         sinks=[study.PrintedMessages()],
         track=asked,
     )

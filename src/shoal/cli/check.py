@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from shoal.cli.options import add_env
 from shoal.cli.parser import Line, Named, Parser, full_path, whole_number
 
 STEPS = 1_000  # random steps of each of two games
@@ -24,9 +25,7 @@ def check_parser() -> Parser:
         named=_named,
     )
     parser.add_argument("what", nargs="?", default="", metavar="NAME", type=full_path, help="a name, or file.py:Class")
-    parser.add_argument(
-        "env", nargs="?", default="", metavar="ENV", type=full_path, help="where an agent is checked (CartPole-v1)"
-    )
+    add_env(parser, "where an agent is checked (CartPole-v1)")
     parser.add_argument(
         "--steps",
         type=whole_number,

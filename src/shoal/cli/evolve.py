@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from shoal.cli.options import add_run_options
-from shoal.cli.parser import Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.options import add_agent, add_env, add_options, given
+from shoal.cli.parser import COMMAS_OUTSIDE, Line, Named, Parser, real_number, whole_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
 EXAMPLES = """  shoal evolve value-loss                                      an experiment; `shoal evolve` lists them
@@ -14,8 +14,10 @@ EXAMPLES = """  shoal evolve value-loss                                      an 
   shoal evolve --resume runs/value-loss
   shoal train ppo Acrobot-v1 --found runs/value-loss           train with what was found"""
 SIZES = ("generations", "candidates", "seeds", "steps", "records")
-NUMBERS = ("sigma", "sigma_decay", "segments")
-WORDS = ("strategy", "fitness", "optimizer", "shaping")
+OF_RUN = ("preset", "seed", "found", "block", "root")
+OF_STRATEGY = ("strategy", "fitness", "optimizer", "shaping", "sigma", "sigma_decay", "segments", "rate", "minimize")
+NEW = ("agent", "env", "vary", "name")  # with those above, what --resume refuses
+COMMON = ("figures", "progress", "devices", "memory_limit_gb", "trust_source")
 
 
 def evolve_parser() -> Parser:
@@ -29,8 +31,8 @@ def evolve_parser() -> Parser:
         named=_named,
         opens_run=True,
     )
-    parser.add_argument("agent", nargs="?", default="", metavar="AGENT", type=full_path, help="or an experiment")
-    parser.add_argument("env", nargs="?", default="", metavar="ENV", type=full_path, help="a name, or file.py:Class")
+    add_agent(parser, "or an experiment")
+    add_env(parser)
     what = parser.add_argument_group("what evolves")
     what.add_argument(
         "--vary",
@@ -41,10 +43,11 @@ def evolve_parser() -> Parser:
     )
     what.add_argument("--generations", type=whole_number, metavar="N", help="default 100")
     what.add_argument("--candidates", type=whole_number, metavar="N", help="of each generation (default 32)")
-    add_run_options(what, seeds="members of each candidate (default 2)", steps="environment steps of each training run")
+    steps = "environment steps of each training run"
+    about = "start from what another evolution has found"
+    add_options(what, seeds="members of each candidate (default 2)", steps=steps, found=about)
     what.add_argument("--fitness", choices=("whole", "final"), help="mean return over the whole training or at its end")
-    what.add_argument("--minimize", action="store_true", help="search for the smallest return")
-    what.add_argument("--found", metavar="RUN", help="start from what another evolution has found")
+    what.add_argument("--minimize", action="store_const", const=True, help="search for the smallest return")
     how = parser.add_argument_group("the strategy")
     how.add_argument("--strategy", metavar="NAME", help="a strategy of evosax (default Open_ES)")
     how.add_argument("--sigma", type=real_number, metavar="X", help="standard deviation of the candidates")
@@ -52,30 +55,12 @@ def evolve_parser() -> Parser:
     how.add_argument("--rate", type=real_number, metavar="X", help="learning rate of the strategy's optimizer")
     how.add_argument("--optimizer", metavar="NAME", help="adam or sgd, for strategies that have one")
     how.add_argument("--shaping", metavar="NAME", help="how fitness is transformed: ranks, z-score or none")
-    how.add_argument(
-        "--segments", type=whole_number, metavar="N", help="generations of a training run, for PersistentES"
-    )
+    about = "generations of a training run, for PersistentES"
+    how.add_argument("--segments", type=whole_number, metavar="N", help=about)
     run = parser.add_argument_group("the run")
-    run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
-    add_run_options(run, seed="", records="records of each training run (default 5)")
-    run.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
-    run.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
-    run.add_argument("--resume", metavar="RUN", help="continue the evolution in this folder, bit for bit")
-    run.add_argument("--no-figures", action="store_true", help="make no figures")
-    run.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
-    where = parser.add_argument_group("how to run it")
-    add_run_options(where, block="")
-    where.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    where.add_argument(
-        "--distributed",
-        default="",
-        metavar="WHERE",
-        help="share the members with other processes: auto, HOST:PORT,PROCESSES,NUMBER, or local:PROCESSES, as in "
-        "`shoal train`",
-    )
-    where.add_argument(
-        "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the members in parts that fit"
-    )
+    add_options(run, seed="", records="records of each training run (default 5)", preset="", name="", root="")
+    add_options(run, resume="continue the evolution in this folder, bit for bit", figures="", progress="")
+    add_options(parser.add_argument_group("how to run it"), block="", devices="", distributed="", memory_limit_gb="")
     add_tracking(parser)
     return parser
 
@@ -87,32 +72,10 @@ def evolve(line: Line) -> None:
     from shoal.studies.runs import train
 
     options = line.options
-    common: dict[str, Any] = {
-        "figures": not options.no_figures,
-        "progress": not options.no_progress,
-        "devices": options.devices,
-        "memory_limit_gb": options.memory_limit_gb,
-        "trust_source": options.trust_source,
-        "track": tracking_in(options),
-    }
+    common = {**given(options, *COMMON), "track": tracking_in(options)}
     if options.resume:
-        for name in (
-            "agent",
-            "env",
-            "vary",
-            "name",
-            "root",
-            "preset",
-            "seed",
-            "found",
-            "block",
-            *SIZES,
-            *WORDS,
-            *NUMBERS,
-            "rate",
-            "minimize",
-        ):
-            if getattr(options, name):
+        for name, value in given(options, *NEW, *OF_RUN, *SIZES, *OF_STRATEGY).items():
+            if value != "":
                 raise ValueError(f"--resume continues {options.resume} as it is: leave {name.replace('_', '-')} out.")
         _print(train(resume=options.resume, **common))
         return
@@ -124,25 +87,20 @@ def evolve(line: Line) -> None:
         return
     if line.agent.sweep or line.env.sweep:
         raise ValueError("evolve takes one value for each hyperparameter: name those that evolve with --vary.")
-    chosen = {name: getattr(options, name) for name in (*NUMBERS, *WORDS) if getattr(options, name) is not None}
-    if options.rate is not None:
-        chosen["learning_rate"] = options.rate
-    if options.minimize:
-        chosen["maximize"] = False
+    strategy = given(options, *OF_STRATEGY)
+    if "rate" in strategy:
+        strategy["learning_rate"] = strategy.pop("rate")
+    if strategy.pop("minimize", False):
+        strategy["maximize"] = False
     result = run(
         options.agent,
         options.env or None,
         _vary(options.vary),
-        **{name: getattr(options, name) for name in SIZES},
         fields=line.agent.fixed,
         env_fields=line.env.fixed,
-        preset=None if options.preset == "none" else options.preset or "",
-        seed=options.seed or 0,
-        found=options.found,
-        options=chosen,
-        block=options.block,
+        options=strategy,
         name=options.name or ("" if options.env else options.agent),
-        root=options.root,
+        **given(options, *SIZES, *OF_RUN),
         **common,
     )
     _print(result)
@@ -175,23 +133,11 @@ def _vary(texts: list[str] | None) -> dict[str, Any] | None:
     if texts is None:
         return None
     vary: dict[str, Any] = {}
-    for item in _items(",".join(texts)):
+    for item in filter(None, COMMAS_OUTSIDE.split(",".join(texts))):
         path, _, start = (part.strip() for part in item.partition("="))
         is_range = ".." in start or "(" in start
         vary[path.replace("-", "_")] = next(iter(read_search([item]).values())) if is_range else start or None
     return vary
-
-
-def _items(text: str) -> list[str]:
-    """Split at commas that are not inside brackets."""
-    items, depth = [""], 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            items.append("")
-        else:
-            items[-1] += letter
-    return [item for item in items if item.strip()]
 
 
 def _report(result: Any) -> str:

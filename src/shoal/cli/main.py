@@ -179,7 +179,7 @@ def _distributed(split: "Split") -> str:
     """The value of `--distributed`; empty without it, and where nothing is trained."""
     if split.wants_help or getattr(split.options, "dry_run", False):
         return ""
-    return getattr(split.options, "distributed", "")
+    return getattr(split.options, "distributed", None) or ""
 
 
 def _help() -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from shoal.cli.options import add_run_options
-from shoal.cli.parser import FieldValues, Line, Named, Parser, full_path, real_number, whole_number
+from shoal.cli.options import add_agent, add_env, add_options, given
+from shoal.cli.parser import FieldValues, Line, Named, Parser, full_path, whole_number
 from shoal.cli.search import read_search
 from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, wrapped, wrapper_names
@@ -29,19 +29,9 @@ EXAMPLES = """  shoal train ppo CartPole-v1
 
 Wrappers:
 """
-ONLY_NEW = (
-    "name",
-    "root",
-    "preset",
-    "suite",
-    "random",
-    "search",
-    "init",
-    "selector",
-    "found",
-    "spec",
-    "wrap",
-)  # options that cannot be given together with --resume
+WHOLE = ("suite", "preset", "random", "search", "selector", "found", "wrap")  # what --spec and --resume say already
+PLACED = ("devices", "memory_limit_gb")
+OF_SPEC = (*GIVEN, "random", "init", "found")
 MOST_THREADS = 1024
 
 
@@ -56,19 +46,15 @@ def train_parser() -> Parser:
         named=_named,
         opens_run=True,
     )
-    parser.add_argument(
-        "agent", nargs="?", default="", metavar="AGENT", type=full_path, help="a name, or file.py:Class"
-    )
-    parser.add_argument("env", nargs="?", default="", metavar="ENV", type=full_path, help="a name, or file.py:Class")
+    add_agent(parser)
+    add_env(parser)
     what = parser.add_argument_group("what to run")
-    add_run_options(what, WHAT)
-    add_wrap(what)
     about = "a variant of the environment's preset, `none`, or FILE.toml, as `shoal export-config` writes it"
-    what.add_argument("--preset", metavar="NAME|FILE", help=about)
+    add_options(what, WHAT, preset=about, found="", dry_run="")
+    add_wrap(what)
     what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
-    what.add_argument(
-        "--random", type=whole_number, metavar="N", help="train N settings, sampled from the search ranges"
-    )
+    about = "train N settings, sampled from the search ranges"
+    what.add_argument("--random", type=whole_number, metavar="N", help=about)
     what.add_argument(
         "--search",
         action="append",
@@ -84,33 +70,13 @@ def train_parser() -> Parser:
         "flags such as --selector.quantile (`shoal selectors pbt`)",
     )
     what.add_argument("--init", metavar="RUN", help="start from the best policy of a run, or of zoo:AGENT/ENV")
-    what.add_argument("--found", metavar="RUN", help="take the hyperparameters that `shoal evolve` found in this run")
     what.add_argument("--spec", metavar="FILE", help="repeat the run that a spec.json or a run folder describes")
-    what.add_argument(
-        "--resume", metavar="RUN", help="continue the run in this folder, bit for bit; --steps N extends it"
-    )
-    what.add_argument("--dry-run", action="store_true", help="print sizes, memory and schedule; compile nothing")
+    add_options(what, resume="continue the run in this folder, bit for bit; --steps N extends it")
     out = parser.add_argument_group("what to write")
-    out.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default AGENT-ENV)")
-    out.add_argument("--root", metavar="DIR", help="parent folder of run folders (default runs)")
-    add_run_options(out, OUT)
-    out.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
-    out.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
+    add_options(out, OUT, name="", root="", figures="make no figures and no videos", progress="")
     add_tracking(parser)
     how = parser.add_argument_group("how to run it")
-    how.add_argument("--no-check", action="store_true", help="do not check an environment of your own before the run")
-    add_run_options(how, HOW)
-    how.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    how.add_argument(
-        "--distributed",
-        default="",
-        metavar="WHERE",
-        help="share the members with other processes: auto (SLURM, Open MPI, Cloud TPU), HOST:PORT,PROCESSES,NUMBER, "
-        "or local:PROCESSES to start them all on this machine's CPU",
-    )
-    how.add_argument(
-        "--memory-limit-gb", type=real_number, default=0, metavar="X", help="train the population in parts that fit"
-    )
+    add_options(how, HOW, check="", devices="", distributed="", memory_limit_gb="")
     how.add_argument("--threads", type=whole_number, metavar="N", help="size of XLA's thread pool on CPU")
     return parser
 
@@ -195,14 +161,9 @@ def _train(line: Line) -> None:
         line.named["agent"],
         suite or line.named["env"],
         title=options.suite or "",
-        check=not options.no_check,
-        devices=options.devices,
-        memory_limit_gb=options.memory_limit_gb,
-        preset=None if options.preset == "none" else options.preset or "",
-        trust_source=options.trust_source,
+        **given(options, "preset", "check", "trust_source", *PLACED, *OF_SPEC),
         **_fields("", line.agent),
         **_fields("env_", line.env),
-        **_spec_options(options),
         **_search(line),
         **_selector(line),
     )
@@ -240,14 +201,14 @@ def _repeat(line: Line) -> None:
     from shoal.training.own_code import check_user_env
 
     options = line.options
-    for name in ("agent", "env", "suite", "preset", "random", "search", "selector", "found", "wrap"):
+    for name in ("agent", "env", *WHOLE):
         if getattr(options, name):
             what = getattr(options, name) if name in ("agent", "env") else f"--{name}"
             raise ValueError(f"--spec {options.spec} describes the whole run: leave {what} out.")
-    job = job_from_spec(options.spec, trust_source=options.trust_source, **_spec_options(options))
-    if not options.no_check:
+    job = job_from_spec(options.spec, trust_source=options.trust_source, **given(options, *OF_SPEC))
+    if options.check is None:
         check_user_env(job.first.env)
-    plan = job.plan(options.devices, options.memory_limit_gb)
+    plan = job.plan(**given(options, *PLACED))
     _run(options, Batch([Task("", job, plan)], job.spec.default_name))
 
 
@@ -266,8 +227,8 @@ def _run(options: argparse.Namespace, batch: Any) -> None:
             )
         )
         return
-    results, how = [], {"figures": not options.no_figures, "sinks": _sinks(options), "track": tracking_in(options)}
-    for result in batch.train(name=options.name, root=root, **how):
+    results = []
+    for result in batch.train(**given(options, "name", "root"), **_how(options)):
         if not group().number:
             print(report(result))
             results.append(result)
@@ -284,14 +245,14 @@ def _resume(line: Line) -> None:
     from shoal.training.sharing import check_same_run, run_follower
 
     options = line.options
-    for name in ONLY_NEW:
+    for name in ("name", "root", "init", "spec", *WHOLE):
         if getattr(options, name):
             raise ValueError(f"--{name} is for a new run; --resume continues {options.resume} as it is. Leave it out.")
-    changes = {**_spec_options(options), **_fields("", line.agent), **_fields("env_", line.env)}
+    changes = {**given(options, *OF_SPEC), **_fields("", line.agent), **_fields("env_", line.env)}
     changes = {name: value for name, value in changes.items() if value != {}}
     names = (options.agent or None, options.env or None)
     job = job_to_resume(options.resume, *names, changes, trust_source=options.trust_source)
-    plan = job.plan(options.devices, options.memory_limit_gb, resume=True)
+    plan = job.plan(**given(options, *PLACED), resume=True)
     if options.dry_run:
         print(describe([plan], Path(options.resume).parent))
         return
@@ -299,23 +260,17 @@ def _resume(line: Line) -> None:
     if group().number:
         run_follower(job, plan, group())
         return
-    how = {"figures": not options.no_figures, "sinks": _sinks(options), "track": tracking_in(options)}
-    print(report(run_job(job, plan, RunFolder(options.resume), resume=True, **how)))
-
-
-def _spec_options(options: argparse.Namespace) -> dict[str, Any]:
-    given = {name: getattr(options, name) for name in (*GIVEN, "random", "init", "found")}
-    return {name: value for name, value in given.items() if value is not None}
+    print(report(run_job(job, plan, RunFolder(options.resume), resume=True, **_how(options))))
 
 
 def _fields(prefix: str, values: FieldValues) -> dict[str, Any]:
     return {f"{prefix}fields": values.fixed, f"{prefix}sweep": values.sweep}
 
 
-def _sinks(options: argparse.Namespace) -> list[Any]:
+def _how(options: argparse.Namespace) -> dict[str, Any]:
     from shoal.tracking.progress import shown
 
-    return [shown(not options.no_progress)]
+    return {**given(options, "figures"), "sinks": [shown(options.progress is None)], "track": tracking_in(options)}
 
 
 def report(result: Any) -> str:

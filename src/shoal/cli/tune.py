@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cli.numbers import parse_number
-from shoal.cli.options import add_run_options
-from shoal.cli.parser import Flag, Line, Named, Parser, full_path, read_values, real_number, whole_number
+from shoal.cli.options import DECLARED, add_agent, add_env, add_options, given
+from shoal.cli.parser import Flag, Line, Named, Parser, read_values
 from shoal.cli.search import read_search
 from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, env_of, wrapped
+from shoal.specs.options import SAMPLING, SEARCH
 
 EXAMPLES = """  shoal tune ppo CartPole-v1 --steps 100_000                   all hyperparameters that declare a range
   shoal tune ppo CartPole-v1 --trials 200 --parallel 64 --sampler tpe --pruner hyperband --name mine
@@ -21,9 +22,7 @@ EXAMPLES = """  shoal tune ppo CartPole-v1 --steps 100_000                   all
   shoal tune ppo CartPole-v1 --space space.toml --enqueue first.json --score q25 --seeds 8
   shoal tune ppo CartPole-v1 --search hidden --objective return --objective steps_per_second
   shoal tune --resume runs/mine --trials 400                   go on, with 200 more trials"""
-SIZES = ("trials", "parallel", "seeds", "steps", "records", "seed", "evaluations", "eval_episodes", "eval_max_steps")
 MOST_OF_FRONT = 10  # trials of a Pareto front that are printed
-WORDS = ("sampler", "pruner", "score", "storage")
 
 
 def tune_parser() -> Parser:
@@ -37,8 +36,8 @@ def tune_parser() -> Parser:
         named=_named,
         opens_run=True,
     )
-    parser.add_argument("agent", nargs="?", default="", metavar="AGENT", type=full_path, help="a name, file.py:Class")
-    parser.add_argument("env", nargs="?", default="", metavar="ENV", type=full_path, help="a name, or file.py:Class")
+    add_agent(parser)
+    add_env(parser)
     what = parser.add_argument_group("what to search")
     what.add_argument(
         "--search",
@@ -50,18 +49,16 @@ def tune_parser() -> Parser:
     )
     what.add_argument("--space", metavar="FILE", help="a TOML file with ranges and lists: PATH = RANGE in each line")
     what.add_argument("--enqueue", metavar="FILE", help="trials that come first: a JSON list of {PATH: value, ...}")
-    what.add_argument("--trials", type=whole_number, metavar="N", help="that are complete or pruned at the end (100)")
-    add_run_options(
+    add_options(
         what,
+        SEARCH,
         steps="environment steps of each member of a trial",
         seeds="members of each trial (default 4)",
         records="scores of each trial until its end (default 9)",
     )
     what.add_argument(
-        "--score", metavar="NAME", help="over the members: mean (default), iqm, min, or q25 for a quantile"
-    )
-    what.add_argument(
         "--objective",
+        dest="objectives",
         action="append",
         metavar="NAME",
         help="return (default), steps_per_second, or return:ENV for the return in another environment; may be "
@@ -69,20 +66,7 @@ def tune_parser() -> Parser:
     )
     add_wrap(what)
     how = parser.add_argument_group("how to search")
-    how.add_argument("--sampler", metavar="NAME", help="tpe (default), random, qmc, gp, cmaes, nsga2, bohb or grid")
-    how.add_argument("--pruner", metavar="NAME", help="hyperband (default), halving, median, percentile or none")
-    how.add_argument("--parallel", type=whole_number, metavar="N", help="trials at a time (default 16)")
-    how.add_argument(
-        "--storage", metavar="URL", help="journal:PATH (default: in the folder), sqlite:PATH, postgresql://..., memory"
-    )
-    how.add_argument("--worker", default="w0", metavar="NAME", help="of this process, one of several (default w0)")
-    how.add_argument(
-        "--workers",
-        type=whole_number,
-        default=1,
-        metavar="N",
-        help="processes on this machine, or with --ray on a cluster",
-    )
+    add_options(how, SAMPLING, worker="", workers="", worker_cpus="", worker_gpus="", grace="", yes="")
     how.add_argument(
         "--ray",
         nargs="?",
@@ -90,40 +74,13 @@ def tune_parser() -> Parser:
         metavar="ADDRESS",
         help="run the workers as actors on a Ray cluster: HOST:PORT, by default the cluster of this machine",
     )
-    how.add_argument("--worker-cpus", type=whole_number, default=1, metavar="N", help="with --ray: of each worker (1)")
-    how.add_argument(
-        "--worker-gpus",
-        type=real_number,
-        default=0.0,
-        metavar="X",
-        help="with --ray: of each worker (0); 0.5 shares one",
-    )
-    how.add_argument(
-        "--grace",
-        type=real_number,
-        default=120.0,
-        metavar="SECONDS",
-        help="without a heartbeat, after which a worker counts as dead (default 120)",
-    )
-    how.add_argument("--yes", action="store_true", help="compile more than 8 programs if the search needs them")
     run = parser.add_argument_group("the runs")
-    run.add_argument("--preset", metavar="NAME", help="a variant of the environment's preset, or `none`")
     about = "0: scores are training returns; RECORDS: greedy episodes"
-    add_run_options(run, seed="", evaluations=about, eval_episodes="", eval_max_steps="")
-    run.add_argument("--name", default="", metavar="NAME", help="of the study and its folder (default AGENT-ENV-study)")
-    run.add_argument("--root", default="runs", metavar="DIR", help="parent folder of the folder (default runs)")
-    run.add_argument("--resume", metavar="STUDY", help="go on with the study in this folder; --trials N extends it")
-    run.add_argument("--devices", type=whole_number, default=0, metavar="N", help="devices to use (default all)")
-    run.add_argument("--memory-limit-gb", type=real_number, default=0, metavar="X", help="train in parts that fit")
-    run.add_argument(
-        "--fresh-seeds",
-        type=whole_number,
-        metavar="N",
-        help="seeds on which the best trial is trained again at the end (default 16; 0: it is not)",
-    )
-    run.add_argument("--no-figures", action="store_true", help="make no figures")
-    run.add_argument("--no-check", action="store_true", help="do not check an environment of your own")
-    run.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
+    add_options(run, seed="", evaluations=about, eval_episodes="", eval_max_steps="", fresh_seeds="")
+    about = "go on with the study in this folder; --trials N extends it"
+    name = "of the study and its folder (default AGENT-ENV-study)"
+    add_options(run, preset="", name=name, root="", resume=about, devices="", memory_limit_gb="")
+    add_options(run, figures="", check="", progress="")
     run.add_argument("--no-report", action="store_true", help="print no results at the end")
     add_tracking(parser)
     return parser
@@ -134,22 +91,6 @@ def tune(line: Line) -> None:
     from shoal.studies.tune import tune as run
 
     options = line.options
-    common: dict[str, Any] = {
-        "worker": options.worker,
-        "workers": options.workers,
-        "ray": options.ray,
-        "worker_cpus": options.worker_cpus,
-        "worker_gpus": options.worker_gpus,
-        "grace": options.grace,
-        "fresh_seeds": options.fresh_seeds,
-        "figures": not options.no_figures,
-        "trust_source": options.trust_source,
-        "progress": not options.no_progress,
-        "devices": options.devices,
-        "memory_limit_gb": options.memory_limit_gb,
-        "track": tracking_in(options),
-    }
-    chosen = {name: getattr(options, name) for name in (*SIZES, *WORDS)}
     if not options.resume and not (options.agent and options.env):
         what = "an environment too" if options.agent else "an agent and an environment"
         raise ValueError(f"tune needs {what}, as in `shoal tune {options.agent or 'ppo'} CartPole-v1`.")
@@ -161,24 +102,16 @@ def tune(line: Line) -> None:
     for path in (*line.agent.sweep, *(f"env.{each}" for each in line.env.sweep)):
         flag = f"--{path.replace('_', '-')}"
         raise ValueError(f"{flag} has several values: search it instead, as in --search {path}=A|B.")
-    search = None if options.resume else _search(line)
     env = options.env if options.resume or not options.wrap else env_of(line)
     result = run(
         options.agent or None,
         env or None,
-        **chosen,
-        search=search,
-        objectives=options.objective,
+        search=None if options.resume else _search(line),
         enqueue=_queue(options.enqueue) if options.enqueue else (),
         fields=line.agent.fixed,
         env_fields={} if options.wrap else line.env.fixed,
-        preset=None if options.preset == "none" else options.preset or "",
-        name=options.name,
-        root=options.root,
-        resume=options.resume,
-        yes=options.yes,
-        check=not options.no_check,
-        **common,
+        track=tracking_in(options),
+        **given(options, *DECLARED, "ray", "trust_source"),
     )
     if not options.no_report:
         print(report(result))

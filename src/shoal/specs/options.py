@@ -1,8 +1,9 @@
-"""The options of a run. Each is declared once, in `RunOptions`: its default, bounds, words and group.
+"""The options of a run, of a study and of the commands. Each is declared once: its default, bounds, words and group.
 
-From there follow the checks and their messages, the shape of `spec.json`, what a preset may set, the flags of the
-command line, and what a resumed run may change. A test compares the class with the written-out parameters of
-`shoal.train`. A new option is a field here, a parameter there, and the code that acts on it.
+From there follow the checks and their messages, the shape of `spec.json` and `study.json`, what a preset may set, the
+flags of the command line, and what a resumed run or study may change. Tests compare the classes with the written-out
+parameters of `shoal.train` and `shoal.tune`. A new option is a field here, a parameter there, and the code that acts on
+it.
 """
 
 import dataclasses
@@ -11,6 +12,8 @@ from typing import Any
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 WHAT, OUT, HOW = "what to run", "what to write", "how to run it"  # the groups of flags
+SEARCH, SAMPLING = "what to search", "how to search"
+METAVARS = {int: "N", float: "X"}  # by the type of the default
 
 
 def option(
@@ -20,36 +23,53 @@ def option(
     group: str = "",
     least: int | None = None,
     most: int | None = None,
-    metavar: str = "N",
+    metavar: str = "",
     when_default: str | None = None,
     may_change: bool = False,
     is_omitted: bool = False,
 ) -> Any:
     """Declare an option of a run, with the bounds `least` and `most` of a number.
 
-    `group` is that of its flag; without one it is not the user's to set. `when_default` says in the help what the
-    default does, where that is not its value; empty: the help says it already. An option that `may_change` can be
-    another one when the run is resumed. `is_omitted`: `spec.json` leaves it out where it has its default.
+    `group` is that of its flag; without one it is not the user's to set, or its commands name it. `when_default` says
+    in the help what the default does, where that is not a value; empty: the help says it already. An option that
+    `may_change` can be another one when the run is resumed. `is_omitted`: `spec.json` leaves it out where it has its
+    default.
     """
     about = {
         "help": help,
         "group": group,
         "least": least,
         "most": most,
-        "metavar": metavar,
-        "when_default": f"default {_word(default)}" if when_default is None else when_default,
+        "metavar": metavar or METAVARS.get(type(default), "NAME"),
+        "when_default": _default_in_words(default) if when_default is None else when_default,
         "may_change": may_change,
         "is_omitted": is_omitted,
     }
     return dataclasses.field(default=default, metadata=about)
 
 
-def _word(default: Any) -> str:
-    return f"{default:_}" if type(default) is int else str(default)
+def _default_in_words(default: Any) -> str:
+    if isinstance(default, bool) or default in (None, ""):
+        return ""
+    return f"default {default:_}" if isinstance(default, int) else f"default {default}".removesuffix(".0")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class Options:
+    """The base class of options that are kept in a file. They are checked when they are given."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a value out of bounds, and for numbers that are not whole."""
+        for field in dataclasses.fields(self):
+            if "help" not in field.metadata:
+                continue
+            if field.type is int:
+                object.__setattr__(self, field.name, _whole_number(field.name, getattr(self, field.name)))
+            _check_bounds(field.name, getattr(self, field.name), field.metadata["least"], field.metadata["most"])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions(Options):
     """How long, how often and with which random numbers a run trains, and what it writes."""
 
     steps: int = option(500_000, least=1, most=MOST_STEPS, group=WHAT, help="environment steps of each member")
@@ -67,14 +87,12 @@ class RunOptions:
         group=WHAT,
         metavar="RETURN",
         help="end a member when an evaluation of it reaches this return, and the run when all have",
-        when_default="",
         is_omitted=True,
     )
     stop_at_mean: bool = option(
         False,
         group=WHAT,
         help="with --stop-at: compare the mean over the members, and end the run",
-        when_default="",
         is_omitted=True,
     )
     videos_every: int = option(
@@ -109,13 +127,10 @@ class RunOptions:
     )
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a value out of bounds, and for numbers that are not whole."""
+        """Raise ValueError, also for options that contradict each other."""
         from shoal.core.keys import IMPLEMENTATIONS, check_seed  # which import JAX; the help of a command does not
 
-        for name, field in OPTIONS.items():
-            if field.type is int:
-                object.__setattr__(self, name, _whole_number(name, getattr(self, name)))
-            _check_bounds(name, getattr(self, name), field.metadata["least"], field.metadata["most"])
+        super().__post_init__()
         check_seed(self.seed)
         if self.stop_at is not None:
             object.__setattr__(self, "stop_at", float(self.stop_at))
@@ -131,8 +146,68 @@ class RunOptions:
             object.__setattr__(self, "devices_per_member", 0)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StudyOptions(Options):
+    """How a study searches, and for how long. The options of its trials are those of a run."""
+
+    trials: int = option(100, least=1, group=SEARCH, may_change=True, help="that are complete or pruned at the end")
+    parallel: int = option(16, least=1, group=SAMPLING, help="trials at a time")
+    sampler: str = option("tpe", group=SAMPLING, help="tpe, random, qmc, gp, cmaes, nsga2, bohb or grid")
+    pruner: str = option("", group=SAMPLING, help="hyperband (default), halving, median, percentile or none")
+    score: str = option("mean", group=SEARCH, help="over the members: mean, iqm, min, or q25 for a quantile")
+    objectives: tuple[str, ...] = option(("return",), help="all are maximized (`shoal.studies.objectives`)")
+    storage: str = option(
+        "",
+        group=SAMPLING,
+        metavar="URL",
+        help="journal:PATH (default: in the folder), sqlite:PATH, postgresql://..., memory",
+    )
+    fresh_seeds: int = option(
+        16,
+        least=0,
+        may_change=True,
+        help="seeds on which the best trial is trained again at the end",
+        when_default="default 16; 0: it is not",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """How and where the commands that train work. No file of a run has these options.
+
+    One that is True by default has a flag that turns it off, such as `--no-figures`.
+    """
+
+    name: str = option("", help="name of the run folder", when_default="default AGENT-ENV")
+    root: str = option("runs", metavar="DIR", help="parent folder of run folders")
+    resume: str = option("", metavar="RUN", help="continue the run in this folder, bit for bit")
+    preset: str = option("", help="a variant of the environment's preset, or `none`")
+    found: str = option("", metavar="RUN", help="take the hyperparameters that `shoal evolve` found in this run")
+    figures: bool = option(True, help="make no figures")
+    progress: bool = option(True, help="print only warnings until the end")
+    check: bool = option(True, help="do not check an environment of your own before the run")
+    dry_run: bool = option(False, help="print sizes, memory and schedule; compile nothing")
+    devices: int = option(0, help="devices to use", when_default="default all")
+    memory_limit_gb: float = option(0.0, help="train the population in parts that fit", when_default="")
+    distributed: str = option(
+        "",
+        metavar="WHERE",
+        help="share the members with other processes: auto (SLURM, Open MPI, Cloud TPU), HOST:PORT,PROCESSES,NUMBER, "
+        "or local:PROCESSES to start them all on this machine's CPU",
+    )
+    worker: str = option("w0", help="of this process, one of several")
+    workers: int = option(1, help="processes on this machine, or with --ray on a cluster")
+    worker_cpus: int = option(1, help="with --ray: CPUs of each worker")
+    worker_gpus: float = option(0.0, help="with --ray: GPUs of each worker; 0.5 shares one")
+    grace: float = option(120.0, metavar="SECONDS", help="without a heartbeat, after which a worker counts as dead")
+    yes: bool = option(False, help="compile more than 8 programs if the search needs them")
+
+
 OPTIONS = {field.name: field for field in dataclasses.fields(RunOptions)}
+OF_STUDY = {field.name: field for field in dataclasses.fields(StudyOptions)}
+OF_COMMAND = {field.name: field for field in dataclasses.fields(CommandOptions)}
 MAY_CHANGE = tuple(name for name, field in OPTIONS.items() if field.metadata["may_change"])
+MAY_CHANGE_OF_STUDY = tuple(name for name, field in OF_STUDY.items() if field.metadata["may_change"])
 GIVEN = tuple(name for name, field in OPTIONS.items() if field.metadata["group"])  # those that a user may set
 
 

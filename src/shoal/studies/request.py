@@ -2,15 +2,16 @@
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.core.errors import in_digits
 from shoal.core.registry import AGENTS, ENVS
 from shoal.population.slots import check_score
+from shoal.specs.options import MAY_CHANGE_OF_STUDY, OF_STUDY, OPTIONS, StudyOptions
 from shoal.specs.settings import AgentEnv, apply, join
 from shoal.specs.spec import built, changes_of, run_name, template
 from shoal.studies.objectives import read_objectives
@@ -23,18 +24,11 @@ from shoal.training.own_code import check_user_env
 from shoal.training.policy import check_complete
 
 Values = tuple[Agent | None, Env | None]  # where they were given as values, not as names
-TRIALS = 100
-DEFAULTS = {"parallel": 16, "seeds": 4, "records": 9, "evaluations": 0, "sampler": "tpe", "pruner": "", "score": "mean"}
+OF_TRIALS = {"seeds": 4, "records": 9, "evaluations": 0}  # the defaults of `tune` that are not those of a run
 
 
 def new_study(
-    request: Mapping[str, Any],
-    values: Values,
-    trials: int | None,
-    preset: Path | str | None,
-    root: Path,
-    yes: bool,
-    check: bool,
+    request: Mapping[str, Any], values: Values, preset: Path | str | None, root: Path, yes: bool, check: bool
 ) -> tuple[StudyFolder, StudySpec]:
     """Return the folder and the spec of a new study. Raises ValueError or TypeError for what cannot work.
 
@@ -42,18 +36,13 @@ def new_study(
     """
     if "agent" not in request or "env" not in request:
         raise TypeError('tune needs an agent and an environment: shoal.tune("ppo", "CartPole-v1").')
-    request = {**DEFAULTS, **request}
-    sizes = {"trials": trials, **{name: request.get(name) for name in ("parallel", "seeds", "steps", "records")}}
-    for name, size in sizes.items():
-        if size is not None and not 1 <= size < 2**63:
-            raise ValueError(f"{name}={in_digits(size)} must be at least 1 and fit in 64 bits.")
-    records, evaluations = request["records"], request["evaluations"]
-    if evaluations not in (0, records):
+    asked = StudyOptions(**{name: request[name] for name in OF_STUDY if name in request})
+    options = {**OF_TRIALS, **{name: request[name] for name in OPTIONS if name in request}}
+    records = options["records"]
+    if options["evaluations"] not in (0, records):
         raise ValueError(
             f"either every record of a trial has an evaluation or none has: use evaluations=0 or evaluations={records}."
         )
-    of_run = ("steps", "seeds", "records", "evaluations", "seed", "eval_episodes", "eval_max_steps")
-    options = {name: request[name] for name in of_run if name in request}
     fields, env_fields = dict(request.get("fields", {})), dict(request.get("env_fields", {}))
     job = make_job(request["agent"], request["env"], preset=preset, fields=fields, env_fields=env_fields, **options)
     if job.spec.varying:
@@ -67,9 +56,9 @@ def new_study(
         fixed |= {f"{prefix}{path}" for path in own} if search is None else set()
     pair: AgentEnv = apply(template(job.spec, *values), built({}))
     space = read_space(pair, search, fixed)
-    objectives = read_objectives(request.get("objectives"))
-    sampler, pruner = check_names(request["sampler"], request["pruner"], records, space, len(objectives))
-    check_score(request["score"])
+    objectives = read_objectives(asked.objectives)
+    sampler, pruner = check_names(asked.sampler, asked.pruner, records, space, len(objectives))
+    check_score(asked.score)
     if space.shape_count > MOST_SHAPES and not yes:
         many = ", ".join(f"{dimension.path} ({len(dimension.grid())})" for dimension in space.static)
         raise ValueError(
@@ -78,44 +67,35 @@ def new_study(
         )
     if sampler == "grid" and "enqueue" in request:
         raise ValueError("a grid trains all combinations of its values: leave enqueue out, or choose another sampler.")
-    most = grid_size(space) if sampler == "grid" else None
-    trials = trials or most or TRIALS
-    trials = trials if most is None else min(trials, most)
+    trials = asked.trials
+    if sampler == "grid":
+        trials = min(request.get("trials", math.inf), grid_size(space))
     if check:
         check_user_env(job.first.env)
     name = request.get("name") or _free_name(root, run_name(job.spec.agent, job.spec.env_name, "study"))
-    spec = StudySpec(
-        name=name,
-        run=job.spec,
-        search=space.described(),
-        trials=trials,
-        parallel=min(request["parallel"], trials),
-        sampler=sampler,
-        pruner=pruner,
-        score=request["score"],
-        objectives=objectives,
-        storage=request.get("storage", ""),
-    )
-    return StudyFolder(named(root, name)), spec
+    chosen = {"trials": trials, "parallel": min(asked.parallel, trials), "sampler": sampler, "pruner": pruner}
+    options = {**vars(asked), **chosen, "objectives": objectives}
+    return StudyFolder(named(root, name)), StudySpec(name, job.spec, space.described(), **options)
 
 
 def study_to_resume(
-    path: Path | str, request: Mapping[str, Any], values: Values, trials: int | None, trust_source: bool
+    path: Path | str, request: Mapping[str, Any], values: Values, trust_source: bool
 ) -> tuple[StudyFolder, StudySpec]:
     """Return the folder and the spec of a study to go on with."""
     folder = StudyFolder(path)
     spec = folder.read_spec()
+    changes = {name: request[name] for name in MAY_CHANGE_OF_STUDY if name in request}
     for name, value in request.items():
-        if not (name in ("agent", "env") and value in values):
+        if not (name in changes or name in ("agent", "env") and value in values):
             raise ValueError(
                 f"{name}={str(value):.40} is for a new study; resume continues {path} as it is. Leave it out."
             )
     run = check_complete(RunFolder(folder.path), *values, trust_source=trust_source, spec=spec.run)
-    if trials is not None and trials < spec.trials:
+    if changes.get("trials", spec.trials) < spec.trials:
         raise ValueError(
             f"{path} has {spec.trials} trials: give trials={spec.trials} or more to extend it, or leave it out."
         )
-    return folder, dataclasses.replace(spec, run=run, trials=trials or spec.trials)
+    return folder, dataclasses.replace(spec, run=run, **changes)
 
 
 def _free_name(root: Path, stem: str) -> str:

@@ -26,6 +26,7 @@ from shoal.core.errors import did_you_mean
 from shoal.ops.statistics import bootstrap_interval
 from shoal.population.slots import statistic_of
 from shoal.specs.disk import replace
+from shoal.specs.options import StudyOptions
 from shoal.specs.settings import setting_in_words, split
 from shoal.specs.spec import RunSpec, opaque_fields, resolved
 from shoal.studies.runs import run_job
@@ -39,7 +40,7 @@ from shoal.training.result import Result
 
 TABLE, PRESET, FRESH, FIGURES = "trials.csv", "best.toml", "fresh", "figures"
 COLUMNS = ("number", "state", "score", "records", "worker", "group", "seconds")  # before the parameters
-FRESH_SEEDS = 16
+FRESH_SEEDS = StudyOptions.fresh_seeds
 
 
 # The table of trials.

@@ -18,10 +18,11 @@ import optuna
 
 from shoal.core.errors import DamagedError
 from shoal.core.secrets import without_password
+from shoal.specs.options import OF_STUDY, StudyOptions
 from shoal.specs.spec import RunSpec
 from shoal.studies.errors import StorageError
 from shoal.studies.objectives import SINGLE
-from shoal.studies.results import FRESH_SEEDS, best_trials, pareto_front, trial_counts
+from shoal.studies.results import best_trials, pareto_front, trial_counts
 from shoal.studies.search import Space
 from shoal.studies.storage import LOST, Direction, open_storage
 from shoal.training.folder import RunFolder, json_ready, named
@@ -31,23 +32,15 @@ SPEC, LOG, SUMMARY = "study.json", "study.log", "summary.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class StudySpec:
+class StudySpec(StudyOptions):
     """The description of a study, complete enough to go on with it in another process."""
 
     name: str  # in the storage
     run: RunSpec  # of one trial: agent, environment, fields that are not searched, steps, seeds, records, evaluations
     search: Mapping[str, Any]  # by path: a list of values, or [low, high, "log" or "linear"]
-    trials: int  # that are complete or pruned when the study ends
-    parallel: int  # trials at a time, of each worker
-    sampler: str
-    pruner: str
-    score: str  # of a trial over its members, as `Slots.score`
-    objectives: tuple[str, ...] = SINGLE  # as `shoal.studies.objectives` has them; all are maximized
-    storage: str = ""  # without a password; empty: the log in the folder of the study
-    fresh_seeds: int = FRESH_SEEDS  # on which the best trial is trained again at the end; 0: it is not
 
     def to_json(self) -> dict[str, Any]:
-        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        data = {name: getattr(self, name) for name in ("name", "run", "search", *OF_STUDY)}
         return json_ready({**data, "run": self.run.to_json(), "storage": without_password(self.storage)})
 
     @classmethod

@@ -1,6 +1,5 @@
 """`shoal.tune`: search for hyperparameters with Optuna."""
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.kinds import checked_kinds, shown
 from shoal.core.process import check_process
+from shoal.specs.options import GIVEN, OF_STUDY
 from shoal.specs.settings import apply
 from shoal.specs.spec import built, template
 from shoal.studies.groups import plan_groups
@@ -29,6 +29,9 @@ from shoal.tracking.study_display import study_sink
 from shoal.training.host import keep_programs
 from shoal.training.jobs import bytes_of
 from shoal.training.processes import group as processes
+
+# The parameters of `tune` that describe a study.
+DESCRIBING = ("agent", "env", "search", "enqueue", "fields", "env_fields", "preset", "name", *OF_STUDY, *GIVEN)
 
 
 @checked_kinds()
@@ -116,37 +119,13 @@ def tune(  # noqa: PLR0913  # written out, for editors
     Other arguments are those of `shoal.train`. Raises ValueError or TypeError, before anything compiles, for a search
     that names no field or is empty, and for sizes that do not fit.
     """
-    arguments = {
-        "agent": agent,
-        "env": env,
-        "parallel": parallel,
-        "seeds": seeds,
-        "steps": steps,
-        "records": records,
-        "search": search,
-        "sampler": sampler or None,
-        "pruner": pruner or None,
-        "score": score or None,
-        "objectives": objectives or None,
-        "storage": storage or None,
-        "enqueue": enqueue or None,
-        "fields": fields or None,
-        "env_fields": env_fields or None,
-        "preset": preset or None,
-        "seed": seed,
-        "evaluations": evaluations,
-        "eval_episodes": eval_episodes,
-        "eval_max_steps": eval_max_steps,
-        "name": name or None,
-    }
-    request = {name: value for name, value in arguments.items() if value is not None}
+    arguments = locals()
+    request = {name: arguments[name] for name in DESCRIBING if _is_given(name, arguments.get(name))}
     check_process()
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
     if not 0 < grace < math.inf:
         raise ValueError(f"grace={shown(grace)} must be a number of seconds above 0.")
-    if fresh_seeds is not None and fresh_seeds < 0:
-        raise ValueError(f"fresh_seeds={fresh_seeds} must not be negative.")
     values = (None if isinstance(agent, str) else agent, None if isinstance(env, str) else env)
     if ray is None and (worker_cpus != 1 or worker_gpus):
         raise ValueError("worker_cpus and worker_gpus are for workers on a cluster: give ray (--ray) too.")
@@ -154,13 +133,11 @@ def tune(  # noqa: PLR0913  # written out, for editors
     if (workers > 1 or ray is not None) and storage == "memory":
         raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
     if resume is not None:
-        folder, spec = study_to_resume(resume, request, values, trials, trust_source)
+        folder, spec = study_to_resume(resume, request, values, trust_source)
         queue: Sequence[Mapping[str, Any]] = ()
     else:
-        folder, spec = new_study(request, values, trials, preset, Path(root), yes, check)
+        folder, spec = new_study(request, values, preset, Path(root), yes, check)
         queue = enqueue
-    if fresh_seeds is not None:
-        spec = dataclasses.replace(spec, fresh_seeds=fresh_seeds)
     space = read_space(apply(template(spec.run, *values), built({})), spec.search)
     check_queue(space, queue)
     if cache:
@@ -194,3 +171,8 @@ def tune(  # noqa: PLR0913  # written out, for editors
         if own.is_complete:
             own.conclude(*values, figures=figures)
     return StudyResult(folder.path)
+
+
+def _is_given(name: str, value: Any) -> bool:
+    """Return whether an argument is not its default. A search that is empty was given: it is a mistake."""
+    return value is not None and (name == "search" or value not in ("", (), [], {}))
