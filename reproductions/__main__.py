@@ -15,12 +15,6 @@ from shoal.core.errors import printable
 from shoal.training import host
 from shoal.training.stopping import Stopped
 
-EXAMPLES = f"""  {COMMAND}
-  {COMMAND} gridworld --dry-run
-  {COMMAND} doors --only compiled,shoal
-  {COMMAND} doors --only torch --size torch.trials=20
-  {COMMAND} doors --python .venv-peers/bin/python
-  {COMMAND} --resume runs/reproduce-doors"""
 WRAPPED = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 ALWAYS = ("dry_run", "no_cache", "debug")  # options that are allowed without a name and beside --resume
 OURS = [Path(folder).parent for folder in (shoal.__file__, __file__)]
@@ -54,7 +48,16 @@ def _run(words: list[str]) -> int:
 
 
 def measure(words: list[str]) -> None:
-    """List the reproductions, or plan and run one, or resume a folder; print where the page is."""
+    """Measure the numbers of an article again and write a page with published and measured numbers side by side.
+    Without a name it lists what can be measured again.
+
+      python -m reproductions
+      python -m reproductions gridworld --dry-run
+      python -m reproductions doors --only compiled,shoal
+      python -m reproductions doors --only torch --size torch.trials=20
+      python -m reproductions doors --python .venv-peers/bin/python
+      python -m reproductions --resume runs/reproduce-doors
+    """
     parser = command_parser()
     split = parser.split(words)
     if split.wants_help:
@@ -93,14 +96,7 @@ def measure(words: list[str]) -> None:
 
 def command_parser() -> Parser:
     """The options of the command."""
-    parser = Parser(
-        "",
-        "[NAME] [--only PART,...] [options]",
-        "Measure the numbers of an article again and write a page with published and measured numbers side by side. "
-        "Without a name it lists what can be measured again.",
-        EXAMPLES,
-        program=COMMAND,
-    )
+    parser = Parser("", measure, "[NAME] [--only PART,...] [options]", program=COMMAND)
     parser.add_argument("what", nargs="?", default="", metavar="NAME", help="a reproduction, such as doors")
     parser.add_argument(
         "--full", action="store_true", help="the sizes of the source; by default those for two processor cores"

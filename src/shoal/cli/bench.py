@@ -13,13 +13,7 @@ LONGEST_SECONDS = 3600  # of one measurement
 
 def bench_parser() -> Parser:
     """The options of the command."""
-    parser = Parser(
-        "bench",
-        "[ENV ...] [options]",
-        "Measure steps per second of environments, with automatic resets and every observation computed.",
-        "  shoal bench\n  shoal bench CartPole-v1 --policy mlp --sizes 1,64,4096 --out bench.json\n"
-        "  shoal bench CartPole-v1 --wrap FrameStack:n=4",
-    )
+    parser = Parser("bench", bench, "[ENV ...] [options]")
     parser.add_argument("names", nargs="*", metavar="ENV", help="environments (default: all that are registered)")
     add_wrap(parser)
     parser.add_argument(
@@ -35,7 +29,12 @@ def bench_parser() -> Parser:
 
 
 def bench(line: Line) -> None:
-    """Measure every registered environment, or those named: print a table row for each, and write them to `--out`."""
+    """Measure steps per second of environments, with automatic resets and every observation computed.
+
+    shoal bench
+    shoal bench CartPole-v1 --policy mlp --sizes 1,64,4096 --out bench.json
+    shoal bench CartPole-v1 --wrap FrameStack:n=4
+    """
     import jax
 
     from shoal.core.registry import ENVS

@@ -7,27 +7,13 @@ from shoal.cli.options import add_agent, add_options, given
 from shoal.cli.parser import Line, Named, Parser, real_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
-EXAMPLES = """  shoal bsuite ppo --quick
-  shoal bsuite ppo --experiments catch,bandit,memory_len
-  shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
-  shoal bsuite ppo --dry-run
-  shoal bsuite --resume runs/bsuite-ppo"""
 MAY_CHANGE = ("resume", "figures", "dry_run", "no_cache", "debug", "track", "trust_source")  # beside --resume
 
 
 def bsuite_parser() -> Parser:
     """The options of the command; the fields of the agent are flags too."""
-    parser = Parser(
-        "bsuite",
-        "AGENT [options] [hyperparameters]",
-        "Score an agent on bsuite (Osband et al. 2020). Each member has one environment, as in bsuite, and "
-        "plays at least as many episodes as bsuite requires. Settings of an experiment that differ only in constants "
-        "are trained in one program.",
-        EXAMPLES,
-        named=_named,
-        without=("num_envs",),
-        opens_run=True,
-    )
+    usage = "AGENT [options] [hyperparameters]"
+    parser = Parser("bsuite", bsuite, usage, named=_named, without=("num_envs",), opens_run=True)
     add_agent(parser)
     parser.add_argument(
         "--experiments",
@@ -55,7 +41,16 @@ def bsuite_parser() -> Parser:
 
 
 def bsuite(line: Line) -> None:
-    """Plan and run bsuite's experiments, or resume a folder; print the scores."""
+    """Score an agent on bsuite (Osband et al. 2020). Each member has one environment, as in bsuite, and plays at least
+    as many episodes as bsuite requires. Settings of an experiment that differ only in constants are trained in one
+    program.
+
+      shoal bsuite ppo --quick
+      shoal bsuite ppo --experiments catch,bandit,memory_len
+      shoal bsuite ppo --experiments noise --episodes-scale 0.1 --learning-rate 1e-3
+      shoal bsuite ppo --dry-run
+      shoal bsuite --resume runs/bsuite-ppo
+    """
     from shoal.studies import bsuite as study
 
     options, asked = line.options, tracking_in(line.options)

@@ -8,22 +8,11 @@ from shoal.cli.parser import Line, Named, Parser, full_path, whole_number
 
 STEPS = 1_000  # random steps of each of two games
 STEPS_OF_TRAIN = 64  # those that `check_env` takes by default, before a run
-EXAMPLES = """  shoal check my_env.py:MyEnv
-  shoal check my_env.py:MyEnv --env.size 9 --steps 10000
-  shoal check my_agent.py:MyAgent CartPole-v1"""
 
 
 def check_parser() -> Parser:
     """The options of the command; the fields of the environment and of the agent are flags too."""
-    parser = Parser(
-        "check",
-        "ENV | AGENT ENV [options]",
-        "Check that an environment or an agent of your own follows the rules: shapes, types, spaces, random keys, and "
-        "the same results in every way of calling it. It prints the first mistake, with file and line. "
-        "`shoal train` checks an environment of your own before the first run after each change of its file.",
-        EXAMPLES,
-        named=_named,
-    )
+    parser = Parser("check", check, "ENV | AGENT ENV [options]", named=_named)
     parser.add_argument("what", nargs="?", default="", metavar="NAME", type=full_path, help="a name, or file.py:Class")
     add_env(parser, "where an agent is checked (CartPole-v1)")
     parser.add_argument(
@@ -37,7 +26,14 @@ def check_parser() -> Parser:
 
 
 def check(line: Line) -> None:
-    """Run `check_env` or `check_agent`, and print that it passes. Raises CheckError for the first mistake."""
+    """Check that an environment or an agent of your own follows the rules: shapes, types, spaces, random keys, and the
+    same results in every way of calling it. It prints the first mistake, with file and line. `shoal train` checks an
+    environment of your own before the first run after each change of its file.
+
+      shoal check my_env.py:MyEnv
+      shoal check my_env.py:MyEnv --env.size 9 --steps 10000
+      shoal check my_agent.py:MyAgent CartPole-v1
+    """
     from shoal.core.checks import check_env
     from shoal.core.registry import AGENTS, ENVS
     from shoal.rollouts.checks import check_agent

@@ -10,9 +10,6 @@ from shoal.cli.index import index
 from shoal.cli.parser import Line, Parser
 from shoal.cli.wraps import wrapper_names
 
-EXAMPLES = """  shoal completion bash > ~/.local/share/bash-completion/completions/shoal
-  shoal completion zsh > ~/.shoal-completion.zsh    then, in ~/.zshrc: source ~/.shoal-completion.zsh"""
-
 TAKES_AGENT = ("train", "bsuite", "agents")  # commands whose first argument is an agent
 TAKES_ENV = ("render", "play", "envs", "bench")  # commands whose arguments are environments or run folders
 
@@ -23,13 +20,17 @@ FOR_ZSH = "autoload -U +X compinit && compinit -u\nautoload -U +X bashcompinit &
 
 def completion_parser() -> Parser:
     """The options of the command."""
-    parser = Parser("completion", "bash|zsh", "Print a script that completes commands, options and names.", EXAMPLES)
+    parser = Parser("completion", completion, "bash|zsh")
     parser.add_argument("shell", choices=("bash", "zsh"), metavar="bash|zsh", help="for which shell")
     return parser
 
 
 def completion(line: Line) -> None:
-    """Print the script: fill the lists of words into `completion.bash`."""
+    """Print a script that completes commands, options and names.
+
+    shoal completion bash > ~/.local/share/bash-completion/completions/shoal
+    shoal completion zsh > ~/.shoal-completion.zsh    then, in ~/.zshrc: source ~/.shoal-completion.zsh
+    """
     from shoal.cli.main import COMMANDS
 
     found = index()

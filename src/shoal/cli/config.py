@@ -5,14 +5,7 @@ from shoal.cli.parser import Line, Parser, file_ending_in, member_number
 
 def export_config_parser() -> Parser:
     """The options of `shoal export-config`."""
-    parser = Parser(
-        "export-config",
-        "RUN [options]",
-        "Write the hyperparameters of a run and its options as a preset file, which `shoal train --preset FILE` reads. "
-        "Of a sweep it is the best setting, of a run with a selector the best member that is still trained, of an "
-        "evolution what it has found.",
-        "  shoal export-config runs/ppo-CartPole-v1 --out best.toml\n  shoal train ppo CartPole-v1 --preset best.toml",
-    )
+    parser = Parser("export-config", export_config, "RUN [options]")
     parser.add_argument("run", metavar="RUN", help="a run folder, or zoo:AGENT/ENV")
     parser.add_argument("--member", default="best", metavar="M", help="a number, or `best` (default)")
     about = "the file to write, ending in .toml (default: print it)"
@@ -21,7 +14,13 @@ def export_config_parser() -> Parser:
 
 
 def export_config(line: Line) -> None:
-    """Write the preset file and print its path; without `--out` print the file itself."""
+    """Write the hyperparameters of a run and its options as a preset file, which `shoal train --preset FILE` reads. Of
+    a sweep it is the best setting, of a run with a selector the best member that is still trained, of an evolution what
+    it has found.
+
+      shoal export-config runs/ppo-CartPole-v1 --out best.toml
+      shoal train ppo CartPole-v1 --preset best.toml
+    """
     from shoal.training.export_config import export_config as write
 
     options = line.options

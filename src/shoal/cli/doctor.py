@@ -24,11 +24,11 @@ PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy", "matplotlib", "p
 
 def doctor_parser() -> Parser:
     """The options of the command: none."""
-    return Parser("doctor", "", "Show devices, cache, known bugs, and what to install.")
+    return Parser("doctor", doctor)
 
 
 def doctor(line: Line) -> int:
-    """Print facts about the machine and the installation, then problems and notes. Returns 1 for a problem, else 0."""
+    """Show devices, cache, known bugs, and what to install. The exit status is 1 if something needs attention."""
     import jax
 
     devices = jax.local_devices()

@@ -19,14 +19,7 @@ ACTIONS = {"discrete": ("Discrete", "MultiDiscrete"), "continuous": ("Box",)}
 
 def envs_parser() -> Parser:
     """The options of `shoal envs`."""
-    parser = Parser(
-        "envs",
-        "[ENV] [options]",
-        "List the families of environments; list the environments whose names contain a text, or of one family; or "
-        "print the manual page of one environment with its field flags.",
-        "  shoal envs\n  shoal envs minatar\n  shoal envs --actions continuous\n  shoal envs CartPole-v1\n"
-        "  shoal envs brax/",
-    )
+    parser = Parser("envs", envs, "[ENV] [options]")
     about = "a name, a part of names, a family, file.py:Class, or LIBRARY/"
     parser.add_argument("name", nargs="?", default="", metavar="ENV", help=about)
     parser.add_argument("--family", metavar="F", help="only this family")
@@ -38,7 +31,15 @@ def envs_parser() -> Parser:
 
 
 def envs(line: Line) -> None:
-    """List families or environments, or print one environment's manual page."""
+    """List the families of environments; list the environments whose names contain a text, or of one family; or print
+    the manual page of one environment with its field flags.
+
+      shoal envs
+      shoal envs minatar
+      shoal envs --actions continuous
+      shoal envs CartPole-v1
+      shoal envs brax/
+    """
     options, found = line.options, index()
     families: dict[str, list[str]] = {family: [] for family in found.families}
     for name, family in found.envs.items():

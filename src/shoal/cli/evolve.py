@@ -7,12 +7,6 @@ from shoal.cli.options import add_agent, add_env, add_options, given
 from shoal.cli.parser import COMMAS_OUTSIDE, Line, Named, Parser, real_number, whole_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
-EXAMPLES = """  shoal evolve value-loss                                      an experiment; `shoal evolve` lists them
-  shoal evolve value-loss --generations 20 --candidates 16 --name small
-  shoal evolve ppo CartPole-v1 --vary value_loss=residual,learning_rate,value_coef --steps 50_000
-  shoal evolve ppo CartPole-v1 --vary "learning_rate=log(1e-4,1e-1)" --fitness final --strategy CMA_ES
-  shoal evolve --resume runs/value-loss
-  shoal train ppo Acrobot-v1 --found runs/value-loss           train with what was found"""
 SIZES = ("generations", "candidates", "seeds", "steps", "records")
 OF_RUN = ("preset", "seed", "found", "block", "root")
 OF_STRATEGY = ("strategy", "fitness", "optimizer", "shaping", "sigma", "sigma_decay", "segments", "rate", "minimize")
@@ -22,15 +16,8 @@ COMMON = ("figures", "progress", "devices", "memory_limit_gb", "trust_source")
 
 def evolve_parser() -> Parser:
     """The options of the command; the fields of agent and environment are flags too."""
-    parser = Parser(
-        "evolve",
-        "EXPERIMENT | AGENT ENV --vary PATHS [options] [hyperparameters]",
-        "Evolve hyperparameters and learned losses. In each generation every candidate is trained from the beginning; "
-        "its fitness is the mean return during training. All candidates train in one program.",
-        EXAMPLES,
-        named=_named,
-        opens_run=True,
-    )
+    usage = "EXPERIMENT | AGENT ENV --vary PATHS [options] [hyperparameters]"
+    parser = Parser("evolve", evolve, usage, named=_named, opens_run=True)
     add_agent(parser, "or an experiment")
     add_env(parser)
     what = parser.add_argument_group("what evolves")
@@ -66,7 +53,16 @@ def evolve_parser() -> Parser:
 
 
 def evolve(line: Line) -> None:
-    """Start or resume an evolution, or list the experiments."""
+    """Evolve hyperparameters and learned losses. In each generation every candidate is trained from the beginning; its
+    fitness is the mean return during training. All candidates train in one program.
+
+      shoal evolve value-loss                                      an experiment; `shoal evolve` lists them
+      shoal evolve value-loss --generations 20 --candidates 16 --name small
+      shoal evolve ppo CartPole-v1 --vary value_loss=residual,learning_rate,value_coef --steps 50_000
+      shoal evolve ppo CartPole-v1 --vary "learning_rate=log(1e-4,1e-1)" --fitness final --strategy CMA_ES
+      shoal evolve --resume runs/value-loss
+      shoal train ppo Acrobot-v1 --found runs/value-loss           train with what was found
+    """
     from shoal.population.experiments import experiments
     from shoal.studies.evolution import evolve as run
     from shoal.studies.runs import train

@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from shoal.cli.index import index
@@ -10,7 +11,7 @@ from shoal.cli.parser import Line, Parser, add_flags, flags_of
 
 def agents_parser() -> Parser:
     """The options of `shoal agents`."""
-    return _parser("agents", "AGENT", "a name, or file.py:Class")
+    return _parser("agents", agents, "AGENT")
 
 
 def agents(line: Line) -> None:
@@ -34,7 +35,7 @@ def agents(line: Line) -> None:
 
 def selectors_parser() -> Parser:
     """The options of `shoal selectors`."""
-    return _parser("selectors", "SELECTOR", "a name, or file.py:Class")
+    return _parser("selectors", selectors, "SELECTOR")
 
 
 def selectors(line: Line) -> None:
@@ -51,16 +52,13 @@ def selectors(line: Line) -> None:
 
 def zoo_parser() -> Parser:
     """The options of `shoal zoo`: none."""
-    return Parser(
-        "zoo",
-        "",
-        "List the trained policies that come with shoal. Their names can be given wherever a run folder can: "
-        "`shoal play zoo:ppo/CartPole-v1`, `shoal eval`, `shoal render`, `shoal.load`.",
-    )
+    return Parser("zoo", zoo)
 
 
 def zoo(line: Line) -> None:
-    """List the trained policies that come with shoal, with their mean returns."""
+    """List the trained policies that come with shoal. Their names can be given wherever a run folder can: `shoal play
+    zoo:ppo/CartPole-v1`, `shoal eval`, `shoal render`, `shoal.load`.
+    """
     from shoal.cli.table import table
     from shoal.specs.spec import ZOO_PREFIX
     from shoal.training.folder import RunFolder
@@ -74,9 +72,9 @@ def zoo(line: Line) -> None:
     print(table(("policy", "trained for", "mean return", "of episodes"), rows))
 
 
-def _parser(command: str, what: str, meaning: str) -> Parser:
-    parser = Parser(command, f"[{what}]", f"List {command}, or print the manual page of one.")
-    parser.add_argument("name", nargs="?", default="", metavar=what, help=meaning)
+def _parser(command: str, about: Callable, what: str) -> Parser:
+    parser = Parser(command, about, f"[{what}]")
+    parser.add_argument("name", nargs="?", default="", metavar=what, help="a name, or file.py:Class")
     return parser
 
 

@@ -15,11 +15,12 @@ argcomplete starts Python at every press of Tab, and shtab needs all options of 
 
 import argparse
 import dataclasses
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from textwrap import fill
+from textwrap import dedent, fill, indent
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
@@ -94,22 +95,26 @@ class Parser(argparse.ArgumentParser):
     def __init__(
         self,
         command: str,
-        usage: str,
-        description: str,
-        examples: str = "",
+        about: Callable,
+        usage: str = "",
         named: Callable[[argparse.Namespace], Named] | None = None,
         without: tuple[str, ...] = (),
         opens_run: bool = False,
         program: str = "shoal",
+        more: str = "",
     ) -> None:
-        """`without` names fields that are not flags, because the command sets them itself. A command that `opens_run`
-        gets the option `--trust-source`, because it may need files of the user's own that the run was made with.
+        """The docstring of the function `about` is the help: a paragraph, examples, and then `more`.
+
+        `without` names fields that are not flags, because the command sets them itself. A command that `opens_run` gets
+        the option `--trust-source`, because it may need files of the user's own that the run was made with.
         """
+        description, _, rest = (inspect.getdoc(about) or "").partition("\n\n")
+        examples = f"examples:\n{indent(dedent(rest), '  ')}" if rest else ""
         super().__init__(
             prog=f"{program} {command}".strip(),
             usage=" ".join(filter(None, (program, command, usage))),
             description=fill(description, 80),
-            epilog=f"examples:\n{examples}" if examples else None,
+            epilog="\n\n".join(filter(None, (examples, more))),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
@@ -117,8 +122,8 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--no-cache", action="store_true", help="do not use the cache of compiled programs")
         self.add_argument("--debug", action="store_true", help="print the traceback of an error")
         if opens_run:
-            about = "execute the code that the run or the preset names; copies for files that are gone or have changed"
-            self.add_argument("--trust-source", action="store_true", help=about)
+            text = "execute the code that the run or the preset names; copies for files that are gone or have changed"
+            self.add_argument("--trust-source", action="store_true", help=text)
 
     def error(self, message: str) -> Any:
         """Raise argparse's message in other words, as ValueError, which `main` prints."""

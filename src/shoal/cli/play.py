@@ -9,25 +9,11 @@ from shoal.cli.screen import Screen
 from shoal.cli.watch import watch
 from shoal.cli.wraps import add_wrap, env_of
 
-EXAMPLES = """  shoal play MiniGrid-DoorKey-8x8-v0
-  shoal play MiniGrid-FourRooms-v0 --env.agent-pov true
-  shoal play CliffWalking-v1 --wrap TimeLimit:max_steps=30
-  shoal play zoo:ppo/CartPole-v1
-  shoal play runs/ppo-CartPole-v1 --member 3 --speed 30"""
-
 
 def play_parser() -> Parser:
     """The options of the command; the fields of an environment are flags too."""
-    parser = Parser(
-        "play",
-        "ENV|RUN [options]",
-        "Play an environment with the keyboard in the terminal, or watch a trained policy play. Keys in grid levels: "
-        f"{LEVEL_HELP}; in other environments a digit is an action. While a policy plays, space pauses and continues. "
-        "r starts a new episode, q or Escape quits.",
-        EXAMPLES,
-        named=env_unless_run,
-        opens_run=True,
-    )
+    keys = f"Keys in grid levels: {LEVEL_HELP}; in other environments a digit is an action."
+    parser = Parser("play", play, "ENV|RUN [options]", named=env_unless_run, opens_run=True, more=keys)
     what = "the name of an environment or file.py:Class; or a run folder or zoo:AGENT/ENV"
     parser.add_argument("what", metavar="ENV|RUN", help=what)
     add_wrap(parser)
@@ -41,7 +27,15 @@ def play_parser() -> Parser:
 
 
 def play(line: Line) -> None:
-    """Show the environment, take an action for each key, and show the next state, until `q`."""
+    """Play an environment with the keyboard in the terminal, or watch a trained policy play. While a policy plays,
+    space pauses and continues. r starts a new episode, q or Escape quits.
+
+      shoal play MiniGrid-DoorKey-8x8-v0
+      shoal play MiniGrid-FourRooms-v0 --env.agent-pov true
+      shoal play CliffWalking-v1 --wrap TimeLimit:max_steps=30
+      shoal play zoo:ppo/CartPole-v1
+      shoal play runs/ppo-CartPole-v1 --member 3 --speed 30
+    """
     if is_run(line.options.what):
         watch(line.options)
         return

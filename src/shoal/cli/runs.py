@@ -16,15 +16,7 @@ MOST_PIXELS = 4096  # of a picture
 
 def eval_parser() -> Parser:
     """The options of `shoal eval`; the fields of the run's environment are flags too."""
-    parser = Parser(
-        "eval",
-        "RUN [options]",
-        "Evaluate a run in fresh episodes, with greedy and with sampled actions. A comma-separated list for a field of "
-        "the environment evaluates with every value.",
-        "  shoal eval runs/ppo-CartPole-v1\n  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best",
-        named=_env_of_run,
-        opens_run=True,
-    )
+    parser = Parser("eval", evaluate_run, "RUN [options]", named=_env_of_run, opens_run=True)
     parser.add_argument("run", metavar="RUN", help="a run folder")
     parser.add_argument("--episodes", type=whole_number, default=100, metavar="N", help="per member (default 100)")
     parser.add_argument("--member", default="all", metavar="M", help="a number, `best`, or `all` (default)")
@@ -38,7 +30,12 @@ def eval_parser() -> Parser:
 
 
 def evaluate_run(line: Line) -> None:
-    """`shoal eval`: print a table of the returns of greedy and of sampled actions, also in changed environments."""
+    """Evaluate a run in fresh episodes, with greedy and with sampled actions. A comma-separated list for a field of the
+    environment evaluates with every value.
+
+      shoal eval runs/ppo-CartPole-v1
+      shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15 --member best
+    """
     import numpy as np
 
     from shoal.cli.table import SCORE_HEAD, cut_off, score_cells, setting_words, table
@@ -88,17 +85,7 @@ def evaluate_run(line: Line) -> None:
 
 def render_parser() -> Parser:
     """The options of `shoal render`; the fields of an environment are flags too."""
-    parser = Parser(
-        "render",
-        "RUN|ENV [options]",
-        "Make videos of an episode: of a run's best, median and worst member, or of an environment (random actions).",
-        "  shoal render runs/ppo-CartPole-v1\n"
-        "  shoal render runs/ppo-CartPole-v1 --members all --columns 8 --size 120\n"
-        "  shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif\n"
-        "  shoal render MiniGrid-LavaGapS5-v0 --wrap NoDeath:objects=lava --wrap TimeLimit:max_steps=50",
-        named=env_unless_run,
-        opens_run=True,
-    )
+    parser = Parser("render", render, "RUN|ENV [options]", named=env_unless_run, opens_run=True)
     parser.add_argument("what", metavar="RUN|ENV", help="a run folder, or the name of an environment")
     parser.add_argument("--member", metavar="M", help="only this member of the run: a number, or `best`")
     parser.add_argument("--members", metavar="M,M|all", help="these members of the run side by side, in one file")
@@ -115,7 +102,13 @@ def render_parser() -> Parser:
 
 
 def render(line: Line) -> None:
-    """`shoal render`: make videos of a run's members, or of an environment under random actions; print their paths."""
+    """Make videos of an episode: of a run's best, median and worst member, or of an environment (random actions).
+
+    shoal render runs/ppo-CartPole-v1
+    shoal render runs/ppo-CartPole-v1 --members all --columns 8 --size 120
+    shoal render CartPole-v1 --env.gravity 20 --out cartpole.gif
+    shoal render MiniGrid-LavaGapS5-v0 --wrap NoDeath:objects=lava --wrap TimeLimit:max_steps=50
+    """
     from shoal.specs.spec import run_name
     from shoal.viz.videos import render as render_videos
 
@@ -156,14 +149,7 @@ def render(line: Line) -> None:
 
 def plot_parser() -> Parser:
     """The options of `shoal plot`."""
-    parser = Parser(
-        "plot",
-        "RUN... [options]",
-        "Plot learning curves: the interquartile mean over seeds with its 95 % interval. --by draws a curve for each "
-        "value of a swept hyperparameter or, with two of them, a heatmap.",
-        "  shoal plot runs/ppo-CartPole-v1\n  shoal plot runs/a runs/b --x wall --out both.png\n"
-        "  shoal plot runs/a --metric value_loss --log\n  shoal plot runs/grid --by learning-rate,env.gravity",
-    )
+    parser = Parser("plot", plot, "RUN... [options]")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders")
     parser.add_argument("--x", default="steps", choices=("steps", "wall"), help="environment steps or seconds")
     parser.add_argument("--metric", default="", metavar="NAME", help="any column of curves.npz (default: the returns)")
@@ -175,7 +161,14 @@ def plot_parser() -> Parser:
 
 
 def plot(line: Line) -> None:
-    """`shoal plot`: draw the curves of one or more runs in one figure, or all figures of a run; print their paths."""
+    """Plot learning curves: the interquartile mean over seeds with its 95 % interval. --by draws a curve for each value
+    of a swept hyperparameter or, with two of them, a heatmap.
+
+      shoal plot runs/ppo-CartPole-v1
+      shoal plot runs/a runs/b --x wall --out both.png
+      shoal plot runs/a --metric value_loss --log
+      shoal plot runs/grid --by learning-rate,env.gravity
+    """
     arguments = line.options
     from shoal.training.folder import RunFolder
     from shoal.viz.curves import plot_figures, plot_run, plot_runs
@@ -222,7 +215,14 @@ def report_parser() -> Parser:
 
 
 def write_report(line: Line) -> None:
-    """`shoal report`: write a page about a run, a comparison or a study; print its path and size."""
+    """Write one HTML page that shows everything about a run: result, curves, tables, hyperparameters, videos,
+    provenance, and how to repeat it. Several runs are compared with the first one. The page is one file that loads
+    nothing from a network.
+
+      shoal report runs/ppo-CartPole-v1
+      shoal report runs/a runs/b --out a-or-b.html
+      shoal report zoo:ppo/CartPole-v1
+    """
     from shoal.reports.report import report
 
     arguments = line.options
@@ -232,14 +232,7 @@ def write_report(line: Line) -> None:
 
 def export_parser() -> Parser:
     """The options of `shoal export`."""
-    parser = Parser(
-        "export",
-        "RUN [options]",
-        "Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. "
-        "It can be loaded, evaluated, rendered and played like a run.",
-        "  shoal export runs/ppo-CartPole-v1 --out my-policy\n  shoal eval my-policy",
-        opens_run=True,
-    )
+    parser = Parser("export", export, "RUN [options]", opens_run=True)
     parser.add_argument("run", metavar="RUN", help="a run folder")
     _add_member(parser)
     parser.add_argument("--out", metavar="FOLDER", help="folder to write (default: RUN-policy)")
@@ -248,7 +241,12 @@ def export_parser() -> Parser:
 
 
 def export(line: Line) -> None:
-    """`shoal export`: write one member's policy to a small folder; print its path and size."""
+    """Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. It
+    can be loaded, evaluated, rendered and played like a run.
+
+      shoal export runs/ppo-CartPole-v1 --out my-policy
+      shoal eval my-policy
+    """
     from shoal.specs.spec import ZOO_PREFIX
     from shoal.training.export import export as write
 
@@ -271,17 +269,7 @@ def export(line: Line) -> None:
 
 def record_parser() -> Parser:
     """The options of `shoal record`."""
-    parser = Parser(
-        "record",
-        "RUN|babyai-bot ENV [options]",
-        "Write the observations and actions of a policy to a file, as demonstrations for behaviour cloning (`bc`). The "
-        "policy is that of a run, or the bot that MiniGrid has for BabyAI's levels.",
-        "  shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz\n"
-        "  shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000\n"
-        "  shoal record babyai-bot BabyAI-GoToLocal-v0 --steps 50_000 --out bot.npz",
-        named=_env_of_bot,
-        opens_run=True,
-    )
+    parser = Parser("record", record, "RUN|babyai-bot ENV [options]", named=_env_of_bot, opens_run=True)
     parser.add_argument("run", metavar="RUN|babyai-bot", help="a run folder, zoo:AGENT/ENV, or babyai-bot")
     parser.add_argument("env", metavar="ENV", nargs="?", default="", help="the level that babyai-bot plays")
     parser.add_argument(
@@ -296,7 +284,13 @@ def record_parser() -> Parser:
 
 
 def record(line: Line) -> None:
-    """`shoal record`: write the observations and actions of a policy to a file; print its path and size."""
+    """Write the observations and actions of a policy to a file, as demonstrations for behaviour cloning (`bc`). The
+    policy is that of a run, or the bot that MiniGrid has for BabyAI's levels.
+
+      shoal record runs/ppo-CartPole-v1 --steps 2000 --out expert.npz
+      shoal train bc CartPole-v1 --demonstrations expert.npz --steps 200_000
+      shoal record babyai-bot BabyAI-GoToLocal-v0 --steps 50_000 --out bot.npz
+    """
     from shoal.training import playing
     from shoal.training.recording import save_demonstrations
     from shoal.training.result import load

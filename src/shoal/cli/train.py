@@ -13,39 +13,19 @@ from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, wrapped, wrapper_names
 from shoal.specs.options import GIVEN, HOW, OUT, WHAT
 
-EXAMPLES = """  shoal train ppo CartPole-v1
-  shoal train ppo CartPole-v1 --steps 500_000 --seeds 64 --learning-rate 1e-4,3e-4   one program, 128 members
-  shoal train ppo CartPole-v1 --num-envs 4,8 --hidden 128,128                       one run folder for each value
-  shoal train ppo CartPole-v1 --env.gravity 5,10,15 --seeds 8                       a sweep over environments
-  shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your own classes; sizes and memory
-  shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
-  shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
-  shoal train ppo CartPole-v1 --seeds 16 --selector pbt --selector.vary learning_rate,entropy_coef
-  shoal train ppo --suite classic --seeds 16
-  shoal train ppo CartPole-v1 --preset best.toml --seeds 16       hyperparameters from a file
-  shoal train --resume runs/ppo-CartPole-v1
-
-`shoal train AGENT ENV --help` also lists every hyperparameter and every field of the environment.
-
-Wrappers:
-"""
 WHOLE = ("suite", "preset", "random", "search", "selector", "found", "wrap")  # what --spec and --resume say already
 PLACED = ("devices", "memory_limit_gb")
 OF_SPEC = (*GIVEN, "random", "init", "found")
 MOST_THREADS = 1024
+FIELDS = "`shoal train AGENT ENV --help` also lists every hyperparameter and every field of the environment."
 
 
 def train_parser() -> Parser:
     """The options of the command; the fields of agent and environment are flags too."""
-    parser = Parser(
-        "train",
-        "AGENT ENV [options] [hyperparameters]",
-        "Train a population: --seeds members for every combination of swept values, in one program. A comma-separated "
-        "list for a hyperparameter is a sweep; for a static field, such as num_envs, it makes one run for each value.",
-        EXAMPLES + fill(", ".join(wrapper_names()), 100, initial_indent="  ", subsequent_indent="  "),
-        named=_named,
-        opens_run=True,
-    )
+    names = fill(", ".join(wrapper_names()), 100, initial_indent="  ", subsequent_indent="  ")
+    more = f"{FIELDS}\n\nWrappers:\n{names}"
+    usage = "AGENT ENV [options] [hyperparameters]"
+    parser = Parser("train", train, usage, named=_named, opens_run=True, more=more)
     add_agent(parser)
     add_env(parser)
     what = parser.add_argument_group("what to run")
@@ -82,7 +62,21 @@ def train_parser() -> Parser:
 
 
 def train(line: Line) -> None:
-    """Start, repeat or resume a run, as the options say."""
+    """Train a population: --seeds members for every combination of swept values, in one program. A comma-separated list
+    for a hyperparameter is a sweep; for a static field, such as num_envs, it makes one run for each value.
+
+      shoal train ppo CartPole-v1
+      shoal train ppo CartPole-v1 --steps 500_000 --seeds 64 --learning-rate 1e-4,3e-4   one program, 128 members
+      shoal train ppo CartPole-v1 --num-envs 4,8 --hidden 128,128                       one run folder for each value
+      shoal train ppo CartPole-v1 --env.gravity 5,10,15 --seeds 8                       a sweep over environments
+      shoal train my_agent.py:MyAgent my_env.py:MyEnv --dry-run                         your classes; sizes and memory
+      shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
+      shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
+      shoal train ppo CartPole-v1 --seeds 16 --selector pbt --selector.vary learning_rate,entropy_coef
+      shoal train ppo --suite classic --seeds 16
+      shoal train ppo CartPole-v1 --preset best.toml --seeds 16       hyperparameters from a file
+      shoal train --resume runs/ppo-CartPole-v1
+    """
     options = line.options
     tracking_in(options)  # raises for mistakes
     if options.threads is not None and not 1 <= options.threads <= MOST_THREADS:

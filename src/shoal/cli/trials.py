@@ -5,13 +5,7 @@ from shoal.cli.parser import Line, Parser, file_ending_in, whole_number
 
 def trials_parser() -> Parser:
     """The options of `shoal trials`."""
-    parser = Parser(
-        "trials",
-        "STUDY [options]",
-        "List the trials of a study, the best first, with their scores and hyperparameters. The study may be running.",
-        "  shoal trials runs/study\n  shoal trials runs/study --best 0 --sort learning_rate\n"
-        "  shoal trials runs/study --csv trials.csv\n  shoal trials runs/study --preset 12 > chosen.toml",
-    )
+    parser = Parser("trials", trials, "STUDY [options]")
     parser.add_argument("study", metavar="STUDY", help="the folder of a study")
     about = "how many to list (default 10); 0: all"
     parser.add_argument("--best", type=whole_number, default=10, metavar="N", help=about)
@@ -25,7 +19,13 @@ def trials_parser() -> Parser:
 
 
 def trials(line: Line) -> None:
-    """Print the table of a study's trials, or write it to a file and print its path."""
+    """List the trials of a study, the best first, with their scores and hyperparameters. The study may be running.
+
+    shoal trials runs/study
+    shoal trials runs/study --best 0 --sort learning_rate
+    shoal trials runs/study --csv trials.csv
+    shoal trials runs/study --preset 12 > chosen.toml
+    """
     from pathlib import Path
 
     from shoal.cli.table import table

@@ -15,27 +15,12 @@ from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, env_of, wrapped
 from shoal.specs.options import SAMPLING, SEARCH
 
-EXAMPLES = """  shoal tune ppo CartPole-v1 --steps 100_000                   all hyperparameters that declare a range
-  shoal tune ppo CartPole-v1 --trials 200 --parallel 64 --sampler tpe --pruner hyperband --name mine
-  shoal tune dqn Doors-v0 --search "learning_rate=log(1e-4,1e-1)" --search env.max_steps=10..17
-  shoal tune ppo CartPole-v1 --search learning_rate --search "hidden=64,64|128,128" --search "optimizer=adam|rmsprop"
-  shoal tune ppo CartPole-v1 --space space.toml --enqueue first.json --score q25 --seeds 8
-  shoal tune ppo CartPole-v1 --search hidden --objective return --objective steps_per_second
-  shoal tune --resume runs/mine --trials 400                   go on, with 200 more trials"""
 MOST_OF_FRONT = 10  # trials of a Pareto front that are printed
 
 
 def tune_parser() -> Parser:
     """The options of the command; the fields of agent and environment are flags too."""
-    parser = Parser(
-        "tune",
-        "AGENT ENV [options] [hyperparameters]",
-        "Search for hyperparameters with Optuna. All trials train in one program, each with a few seeds; when one "
-        "is complete or pruned, the next begins in its place. Flags of hyperparameters fix their values.",
-        EXAMPLES,
-        named=_named,
-        opens_run=True,
-    )
+    parser = Parser("tune", tune, "AGENT ENV [options] [hyperparameters]", named=_named, opens_run=True)
     add_agent(parser)
     add_env(parser)
     what = parser.add_argument_group("what to search")
@@ -87,7 +72,17 @@ def tune_parser() -> Parser:
 
 
 def tune(line: Line) -> None:
-    """Start or resume a study."""
+    """Search for hyperparameters with Optuna. All trials train in one program, each with a few seeds; when one is
+    complete or pruned, the next begins in its place. Flags of hyperparameters fix their values.
+
+      shoal tune ppo CartPole-v1 --steps 100_000                   all hyperparameters that declare a range
+      shoal tune ppo CartPole-v1 --trials 200 --parallel 64 --sampler tpe --pruner hyperband --name mine
+      shoal tune dqn Doors-v0 --search "learning_rate=log(1e-4,1e-1)" --search env.max_steps=10..17
+      shoal tune ppo CartPole-v1 --search learning_rate --search "hidden=64,64|128,128" --search "optimizer=adam|sgd"
+      shoal tune ppo CartPole-v1 --space space.toml --enqueue first.json --score q25 --seeds 8
+      shoal tune ppo CartPole-v1 --search hidden --objective return --objective steps_per_second
+      shoal tune --resume runs/mine --trials 400                   go on, with 200 more trials
+    """
     from shoal.studies.tune import tune as run
 
     options = line.options
