@@ -4,13 +4,12 @@ Every process uses the CPU. Ctrl-C and other signals go to process 0, which stop
 """
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 from types import FrameType
 
-from shoal.training.stopping import REQUESTS
+from shoal.training.stopping import handled
 
 MOST_PROCESSES = 64
 
@@ -31,13 +30,8 @@ def start_local(where: str, words: list[str]) -> int:
     def forward(signum: int, frame: FrameType | None) -> None:
         processes[0].send_signal(signum)
 
-    numbers = [getattr(signal, name) for name in REQUESTS if hasattr(signal, name)]
-    before = {number: signal.signal(number, forward) for number in numbers}
-    try:
+    with handled(forward):
         statuses = [process.wait() for process in processes]
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return next((status if status > 0 else 128 - status for status in statuses if status), 0)
 
 

@@ -232,29 +232,26 @@ def _run(options: argparse.Namespace, batch: Any) -> None:
 
 def _resume(line: Line) -> None:
     from shoal.studies.description import describe
-    from shoal.studies.runs import run_job
-    from shoal.training.folder import RunFolder
+    from shoal.studies.runs import train as run
     from shoal.training.jobs import job_to_resume
     from shoal.training.processes import group
-    from shoal.training.sharing import check_same_run, run_follower
 
     options = line.options
     for name in ("name", "root", "init", "spec", *WHOLE):
         if getattr(options, name):
             raise ValueError(f"--{name} is for a new run; --resume continues {options.resume} as it is. Leave it out.")
-    changes = {**given(options, *OF_SPEC), **_fields("", line.agent), **_fields("env_", line.env)}
+    changes = {**given(options, *GIVEN), **_fields("", line.agent), **_fields("env_", line.env)}
     changes = {name: value for name, value in changes.items() if value != {}}
     names = (options.agent or None, options.env or None)
-    job = job_to_resume(options.resume, *names, changes, trust_source=options.trust_source)
-    plan = job.plan(**given(options, *PLACED), resume=True)
     if options.dry_run:
-        print(describe([plan], Path(options.resume).parent))
+        job = job_to_resume(options.resume, *names, changes, trust_source=options.trust_source)
+        print(describe([job.plan(**given(options, *PLACED), resume=True)], Path(options.resume).parent))
         return
-    check_same_run([job.spec], group())
-    if group().number:
-        run_follower(job, plan, group())
-        return
-    print(report(run_job(job, plan, RunFolder(options.resume), resume=True, **_how(options))))
+    where = given(options, "resume", "figures", "trust_source", *PLACED)
+    how = {"cache": not options.no_cache, "progress": options.progress is None, "track": tracking_in(options)}
+    result = run(*names, **how, **where, **changes)
+    if not group().number:
+        print(report(result))
 
 
 def _fields(prefix: str, values: FieldValues) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from shoal.training.result import Result
 from shoal.training.sharing import check_same_run, leading, run_follower
 from shoal.viz.figure_sink import FigureSink
 
+STARTS = ("settings", "random", "search", "members", "init", "found")  # what new members begin with
+
 
 @explaining_arguments
 @checked_kinds()
@@ -126,16 +128,12 @@ def train(  # noqa: PLR0913  # written out, for editors
         raise ValueError(f"folder={str(folder)!r} already is the path of the run: leave name and root out.")
     parts = {"fields": fields, "sweep": sweep, "env_fields": env_fields, "env_sweep": env_sweep}
     arguments: dict[str, Any] = {name: given[name] for name in ("selector", *GIVEN) if given[name] is not None}
+    starts: dict[str, Any] = {name: given[name] for name in STARTS}
     arguments |= {name: dict(values) for name, values in parts.items() if values}
     if resume is not None:
         refuse_on_resume(
             resume,
-            settings=settings,
-            random=random,
-            search=search,
-            members=members,
-            init=init,
-            found=found,
+            **starts,
             name=name or None,
             root=root,
             folder=folder,
@@ -143,19 +141,7 @@ def train(  # noqa: PLR0913  # written out, for editors
         )
         job = job_to_resume(resume, agent, env, arguments, trust_source=trust_source)
     else:
-        job = make_job(
-            agent,
-            env,
-            preset=preset,
-            settings=settings,
-            random=random,
-            search=search,
-            members=members,
-            init=init,
-            found=found,
-            trust_source=trust_source,
-            **arguments,
-        )
+        job = make_job(agent, env, preset=preset, trust_source=trust_source, **starts, **arguments)
     if cache:
         keep_programs()
     if check and resume is None:
