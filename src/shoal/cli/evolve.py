@@ -7,7 +7,6 @@ from shoal.cli.options import add_agent, add_env, add_options, given
 from shoal.cli.parser import COMMAS_OUTSIDE, Line, Named, Parser, real_number, whole_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
-SIZES = ("generations", "candidates", "seeds", "steps", "records")
 OF_RUN = ("preset", "seed", "found", "block", "root")
 OF_STRATEGY = ("strategy", "fitness", "optimizer", "shaping", "sigma", "sigma_decay", "segments", "rate", "minimize")
 NEW = ("agent", "env", "vary", "name")  # with those above, what --resume refuses
@@ -63,7 +62,7 @@ def evolve(line: Line) -> None:
       shoal evolve --resume runs/value-loss
       shoal train ppo Acrobot-v1 --found runs/value-loss           train with what was found
     """
-    from shoal.population.experiments import experiments
+    from shoal.population.experiments import SIZES, experiments
     from shoal.studies.evolution import evolve as run
     from shoal.studies.runs import train
 

@@ -13,7 +13,7 @@ from shoal.core.ranges import Range
 from shoal.core.registry import AGENTS
 from shoal.core.struct import Struct, info_of
 from shoal.population.evolve import Evolve
-from shoal.population.experiments import Experiment, experiments
+from shoal.population.experiments import SIZES, Experiment, experiments
 from shoal.population.varying import read_range
 from shoal.specs.settings import AgentEnv, apply, get, split, user_fields
 from shoal.specs.spec import template
@@ -22,6 +22,7 @@ from shoal.training.jobs import found_by, make_job
 from shoal.training.result import Result
 
 Varied = Mapping[str, Any] | Sequence[str]
+DEFAULT_SIZES = {"generations": 100, "candidates": 32, "seeds": 2, "records": 5}
 
 
 @checked_kinds()
@@ -65,34 +66,27 @@ def evolve(
     Raises ValueError or TypeError, before anything compiles, for a path that does not exist or cannot vary, an unknown
     strategy, and sizes that do not fit.
     """
+    arguments = locals()
     values = {} if found is None else found_by(found, trust_source=trust_source)
     of_found = split(values)
-    if env is None:
-        experiment = _experiment(agent)
-        agent, env, sizes = experiment.agent, experiment.env, experiment.sizes
-        if vary is None:
-            names = {path for path, start in experiment.vary.items() if isinstance(start, str)}
-            vary = {**experiment.vary, **dict.fromkeys(names & {*values})}  # not from the start of the experiment
-        fields = {**experiment.fields, **of_found[0], **(fields or {})}
-        env_fields = {**experiment.env_fields, **of_found[1], **(env_fields or {})}
-        options = {**experiment.options, **(options or {})}
-    else:
-        fields, env_fields = {**of_found[0], **(fields or {})}, {**of_found[1], **(env_fields or {})}
-        options, sizes = dict(options or {}), {}
-    own_sizes = {
-        "generations": generations,
-        "candidates": candidates,
-        "seeds": seeds,
-        "steps": steps,
-        "records": records,
-    }
-    sizes = {**sizes, **{name: size for name, size in own_sizes.items() if size is not None}}
-    for name in own_sizes:
-        if sizes.get(name, 1) < 1:
-            raise ValueError(f"{name}={sizes[name]} must be at least 1.")
-    job = make_job(agent, env, preset=preset, fields=fields, env_fields=env_fields, **_steps(sizes))
+    published = _experiment(agent)._asdict() if env is None else {}
+    agent, env = published.get("agent", agent), published.get("env", env)
+    if vary is None:
+        published_vary = published.get("vary", {})
+        names = {path for path, start in published_vary.items() if isinstance(start, str)}
+        vary = {**published_vary, **dict.fromkeys(names & {*values})}  # not from the start of the experiment
+    fields = {**published.get("fields", {}), **of_found[0], **(fields or {})}
+    env_fields = {**published.get("env_fields", {}), **of_found[1], **(env_fields or {})}
+    options = {**published.get("options", {}), **(options or {})}
+    own_sizes = {name: arguments[name] for name in SIZES if arguments[name] is not None}
+    sizes = {**DEFAULT_SIZES, **published.get("sizes", {}), **own_sizes}
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}={size} must be at least 1.")
+    steps = sizes.get("steps")
+    job = make_job(agent, env, preset=preset, fields=fields, env_fields=env_fields, steps=steps)
     setting = template(job.spec, job.agent, job.env)
-    starts = _starts({} if vary is None else vary)
+    starts = _starts(vary)
     if twice := [path for path in values if isinstance(starts.get(path), Struct | str)]:
         raise ValueError(
             f"{twice[0]} starts from what {found} has found: write vary=[{twice[0]!r}], without another start, or "
@@ -100,16 +94,9 @@ def evolve(
         )
     varied, first = _varied(setting, starts, seed)
     fields, env_fields = ({**old, **new} for old, new in zip((fields, env_fields), split(first), strict=True))
-    seeds_each, records_each = sizes.get("seeds", 2), sizes.get("records", 5)  # of each candidate
-    selector = Evolve(
-        **{
-            "vary": varied,
-            "generations": sizes.get("generations", 100),
-            "seeds": seeds_each,
-            "every": records_each,
-            **options,
-        }
-    )
+    seeds_each, records_each = sizes["seeds"], sizes["records"]  # of each candidate
+    of_search = {"vary": varied, "generations": sizes["generations"], "seeds": seeds_each, "every": records_each}
+    selector = Evolve(**{**of_search, **options})
     if records_each % selector.segments:
         raise ValueError(
             f"records={records_each} cannot be split into {selector.segments} segments: choose a multiple, such as "
@@ -121,18 +108,14 @@ def evolve(
         preset=preset,
         fields=fields,
         env_fields=env_fields,
-        seeds=sizes.get("candidates", 32) * seeds_each,
+        steps=steps,
+        seeds=sizes["candidates"] * seeds_each,
         records=records_each,
         evaluations=of_run.pop("evaluations", 0),
         selector=selector.replace(every=records_each // selector.segments),
         seed=seed,
-        **_steps(sizes),
         **of_run,
     )
-
-
-def _steps(sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {"steps": sizes["steps"]} if "steps" in sizes else {}
 
 
 def _experiment(name: Any) -> Experiment:
