@@ -254,7 +254,7 @@ def test_a_folder_of_another_study_and_other_arguments_are_refused(whole, tmp_pa
     group = whole.folder / "workers" / "w0" / "group-0"
     with pytest.raises(FileNotFoundError, match="it holds a run, not a study"):
         tune(resume=group)
-    with pytest.raises(FileExistsError, match="already holds a run: choose another --name"):
+    with pytest.raises(FileExistsError, match="already holds a run. .*, or choose another --name"):
         started(group.parent, "group-0", {"learning_rate": RATES})
     (tmp_path / "study.json").write_text(json.dumps({"name": "x"}))
     with pytest.raises(ValueError, match=r"study.json is damaged: 'run'. Restore it from a copy."):

@@ -234,14 +234,13 @@ def confirm(study: optuna.Study, folder: Path, score: str = "mean", seeds: int =
 def conclude(
     study: optuna.Study, folder: Path | str, *, figures: bool = True, page: bool = True, **how: Any
 ) -> dict[str, Any]:
-    """Write all results of a study into its folder, and return the data for `summary.json`.
+    """Write all results of a study into its folder, and return the data that they add to `summary.json`.
 
     `trials.csv`, `figures/` and, if a trial is complete, `best.toml` and `fresh/`. how: arguments of `confirm`. What
     cannot be done is said in `notes`.
     """
-    folder, notes = Path(folder), []
+    folder, notes, best = Path(folder), [], {}
     write_trials(study, folder / TABLE)
-    results: dict[str, Any] = {"trials": trial_counts(study)}
     if figures:
         from shoal.viz.study import draw_study
 
@@ -252,16 +251,15 @@ def conclude(
             drawn = draw_study(study, folder / FIGURES, page=False)
         notes += [f"no figure {title!r}: {why}" for title, why in drawn.left_out.items()]
     if len(study.directions) > 1:
-        results["pareto_front"] = pareto_front(study)
         notes.append(
             f"several objectives have no single best trial, so there is no {PRESET}. To train one of the Pareto front: "
             f"shoal trials {folder} --preset TRIAL > chosen.toml"
         )
     elif best_trials(study) and how.get("seeds", FRESH_SEEDS):
-        results["best"] = confirm(study, folder, **how)
+        best = confirm(study, folder, **how)
     elif not best_trials(study):
         notes.append("no trial is complete, so there is no best one")
-    return json_ready({**results, "notes": notes})
+    return json_ready({"best": best, "notes": notes})
 
 
 def trial_counts(study: optuna.Study) -> dict[str, int]:

@@ -75,13 +75,7 @@ class StudyFolder:
                 f"{self.path} already holds a study. Continue it with `shoal tune --resume {self.path}`, or choose "
                 f"another --name."
             )
-        if (self.path / "spec.json").exists() or (self.path.exists() and not self.path.is_dir()):
-            what = "is a file" if self.path.is_file() else "already holds a run"
-            raise FileExistsError(f"{self.path} {what}: choose another --name.")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PermissionError(f"{self.path} cannot be written: {error.strerror}. Choose another --root.") from error
+        RunFolder(self.path).create()
 
     def remove_if_empty(self) -> None:
         """Remove the folder of a new study that could not begin, so that its name stays free."""

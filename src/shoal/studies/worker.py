@@ -197,7 +197,7 @@ class Worker:
                 text = f"stopped after all trials had ended. To write the results: {again}"
                 raise Stopped(text, stopped.signal) from None
             summary = summary_of(self.folder, self.study, self.space)
-            best = {**(summary["best"] or {}), **found.get("best", {})}
+            best = {**(summary["best"] or {}), **found["best"]}
             summary = {**summary, "best": best or None, "notes": found["notes"]}
             self.folder.write(SUMMARY, summary)
         for text in (*found["notes"], *([best["words"]] if "words" in best else [])):
