@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.cli.screen import Size, shrunk
+from shoal.cli.screen import Screen, Size, shrunk
 
 TEXT_LINES = 4
 SMALLEST_TILE, LARGEST_TILE = 4, 32
@@ -47,6 +47,11 @@ class Game:
         _, self.state = self._reset(self._episode_key)
         self.returns.append(0.0)
         self.reward, self.ended = 0.0, ""
+
+    @property
+    def wait(self) -> float | None:
+        """The seconds after which `press("")` is called; None: a key is waited for."""
+        return None
 
     def press(self, key: str) -> None:
         """Take the action of a key, or start a new episode; ignore any other key."""
@@ -94,6 +99,21 @@ class Game:
         """The returns of all episodes, printed after the screen is closed."""
         numbers = ", ".join(f"{number:.4g}" for number in self.returns)
         return f"{len(self.returns)} episode{'s' * (len(self.returns) != 1)} of {type(self.env).__name__}: {numbers}"
+
+
+def play_on_screen(game: Game) -> None:
+    """Show each state of a game, and give it the keys that are pressed, until `q`. Print the returns at the end."""
+    with Screen() as screen:
+        screen.show(None, ["compiling ..."])
+        game.begin()
+        while True:
+            picture, small = game.picture(screen.size)
+            screen.show(picture, game.lines(small))
+            key = screen.key(game.wait)
+            if key in QUIT:
+                break
+            game.press(key)
+    print(game.summary())
 
 
 def keys_of(num_actions: int, env: Any) -> Mapping[str, int]:

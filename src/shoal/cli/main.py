@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from shoal.cli import terminal
-from shoal.core.errors import printable
+from shoal.core.errors import CheckError, UntrustedError, printable
+from shoal.training.stopping import Stopped
 
 if TYPE_CHECKING:
     from shoal.cli.parser import Parser, Split
@@ -105,13 +106,13 @@ def _run(words: list[str]) -> int:
         terminal.silence(sys.stdout)
         return 0
     except BaseException as error:  # code of the user's own may call sys.exit
-        if (status := _stopped_by(error)) and not debug:
-            print(f"shoal: {printable(str(error))}", file=sys.stderr)
-            return status
-        if debug or not (_is_mistake(error) or _line_of_user(error)):
+        if debug or not (isinstance(error, Stopped) or _is_mistake(error) or _line_of_user(error)):
             raise
-        print(f"shoal: {printable(_in_one_line(error) + _with_consent(error, words))}", file=sys.stderr)
-        return MISTAKE
+        text = str(error) if isinstance(error, Stopped) else _in_one_line(error)
+        if isinstance(error, UntrustedError):  # how to give the consent that it misses
+            text += f" Here: `shoal {shlex.join(words)} --trust-source`."
+        print(f"shoal: {printable(text)}", file=sys.stderr)
+        return 128 + error.signal if isinstance(error, Stopped) else MISTAKE
 
 
 def _dispatch(words: list[str]) -> int:
@@ -193,27 +194,11 @@ def _help() -> str:
     )
 
 
-def _with_consent(error: BaseException, words: list[str]) -> str:
-    """The command that gives the consent which an error misses; empty for any other error."""
-    from shoal.core.errors import UntrustedError
-
-    return f" Here: `shoal {shlex.join(words)} --trust-source`." if isinstance(error, UntrustedError) else ""
-
-
-def _stopped_by(error: BaseException) -> int:
-    """The exit status if a signal stopped a run; 0 for any other error."""
-    from shoal.training.stopping import Stopped
-
-    return 128 + error.signal if isinstance(error, Stopped) else 0
-
-
 def _is_mistake(error: BaseException) -> bool:
     """Whether the user can repair this error: shoal raised it on purpose, or a file or the memory is the reason.
 
     Any other error is a bug and is shown with its traceback, unless code of the user's own raised it.
     """
-    from shoal.core.errors import CheckError
-
     if isinstance(error, (CheckError, MemoryError)) or (isinstance(error, OSError) and error.filename is not None):
         return True
     if isinstance(error, RuntimeError) and str(error) == NO_THREAD:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from shoal.cli.game import LEVEL_HELP, QUIT, Game
+from shoal.cli.game import LEVEL_HELP, Game, play_on_screen
 from shoal.cli.parser import Line, Parser, whole_number
 from shoal.cli.runs import WHICH, env_unless_run, fixed_only, is_run, refuse_for_env
-from shoal.cli.screen import Screen
 from shoal.cli.watch import watch
 from shoal.cli.wraps import add_wrap, env_of
 
@@ -42,18 +41,7 @@ def play(line: Line) -> None:
     refuse_for_env(
         line.options, ("member", "which", "sample", "speed", "trust_source"), line.options.what, "played with keys"
     )
-    game = Game(_environment(line), line.options.seed)
-    with Screen() as screen:
-        screen.show(None, ["compiling ..."])
-        game.begin()
-        while True:
-            picture, small = game.picture(screen.size)
-            screen.show(picture, game.lines(small))
-            key = screen.key()
-            if key in QUIT:
-                break
-            game.press(key)
-    print(game.summary())
+    play_on_screen(Game(_environment(line), line.options.seed))
 
 
 def _environment(line: Line) -> Any:

@@ -3,9 +3,8 @@
 import argparse
 from typing import Any
 
-from shoal.cli.game import NEW_EPISODE, QUIT, Game
+from shoal.cli.game import NEW_EPISODE, Game, play_on_screen
 from shoal.cli.parser import member_number
-from shoal.cli.screen import Screen
 
 END_SECONDS = 1.0  # how long the end of an episode stays on the screen
 SPEED = 15  # steps per second
@@ -16,41 +15,38 @@ def watch(options: argparse.Namespace) -> None:
     speed = SPEED if options.speed is None else options.speed
     if not 1 <= speed <= 1_000_000:
         raise ValueError(f"--speed {speed} must be from 1 to 1,000,000 steps per second.")
-    game = Watched(_policy(options), options.seed, greedy=not options.sample)
-    with Screen() as screen:
-        screen.show(None, ["compiling ..."])
-        game.begin()
-        is_paused = False
-        while True:
-            picture, small = game.picture(screen.size)
-            screen.show(picture, game.lines(small))
-            wait = None if is_paused else END_SECONDS if game.ended else 1 / speed
-            key = screen.key(wait)
-            if key in QUIT:
-                break
-            if key == "space":
-                is_paused = not is_paused
-            elif key in NEW_EPISODE or (game.ended and not is_paused):
-                game.begin()
-            elif not is_paused:
-                game.advance()
-    print(game.summary())
+    play_on_screen(Watched(_policy(options), options.seed, speed, greedy=not options.sample))
 
 
 class Watched(Game):
     """An environment in which a policy chooses the actions."""
 
-    def __init__(self, policy: Any, seed: int, greedy: bool = True) -> None:
+    def __init__(self, policy: Any, seed: int, speed: int, greedy: bool = True) -> None:
         import jax
 
         super().__init__(policy.env, seed)
-        self.policy, self.greedy = policy, greedy
+        self.policy, self.speed, self.greedy = policy, speed, greedy
+        self.is_paused = False
         self._observe, self._mask = jax.jit(policy.env.observe), jax.jit(policy.env.action_mask)
 
     def begin(self) -> None:
         """Start a new episode and reset the recurrent carry of the policy."""
         super().begin()
         self.policy.reset()
+
+    @property
+    def wait(self) -> float | None:
+        """The time until the next step; none while it is paused."""
+        return None if self.is_paused else END_SECONDS if self.ended else 1 / self.speed
+
+    def press(self, key: str) -> None:
+        """Pause, go on, or start a new episode; without a key take one step, or begin again after the end."""
+        if key == "space":
+            self.is_paused = not self.is_paused
+        elif key in NEW_EPISODE or (self.ended and not self.is_paused):
+            self.begin()
+        elif not self.is_paused:
+            self.advance()
 
     def advance(self) -> None:
         """Take one step with the action of the policy."""

@@ -15,10 +15,10 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import unknown_name
 from shoal.core.kinds import checked_kinds
-from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.registry import AGENTS, ENVS
 from shoal.core.struct import static_fields
 from shoal.specs.arguments import explaining_arguments
-from shoal.specs.settings import is_static_part, part
+from shoal.specs.settings import is_of_env, is_static_part, join, part, split
 from shoal.specs.spec import file_name, run_name
 from shoal.studies.runs import run_job, train
 from shoal.tracking.events import Sink
@@ -194,31 +194,25 @@ def _variants(agent: str | Agent, env: str | Env, arguments: Mapping[str, Any]) 
 
     In these arguments the static values are in `fields` and `env_fields`, no longer in `sweep` and `env_sweep`.
     """
-    parts: dict[str, Any] = {}
-    axes: dict[tuple[str, str], Sequence[Any]] = {}
-    for prefix, value, registry in (("", agent, AGENTS), ("env_", env, ENVS)):
-        swept = arguments.get(f"{prefix}sweep") or {}
-        static = {name for name in swept if _is_static(value, registry, name)}
-        parts[f"{prefix}fields"] = arguments.get(f"{prefix}fields") or {}
-        parts[f"{prefix}sweep"] = {name: values for name, values in swept.items() if name not in static}
-        axes |= {(prefix, name): values for name, values in swept.items() if name in static}
-    for prefix, name in axes:
-        if name in parts[f"{prefix}fields"]:
+    fields, swept = (join(*(arguments.get(f"{of}{name}") or {} for of in ("", "env_"))) for name in ("fields", "sweep"))
+    axes = {path: values for path, values in swept.items() if _is_static(agent, env, path)}
+    for path in axes:
+        if path in fields:
+            prefix, name = ("env_", path.removeprefix("env.")) if is_of_env(path) else ("", path)
             raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: leave one of them out.")
+    sweep, env_sweep = split({path: values for path, values in swept.items() if path not in axes})
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        fixed = {
-            f"{prefix}fields": {**parts[f"{prefix}fields"], **{n: v for (p, n), v in chosen.items() if p == prefix}}
-            for prefix in ("", "env_")
-        }
-        labels = {f"env.{name}" if prefix else name: value for (prefix, name), value in chosen.items()}
-        yield labels, {**parts, **fixed}
+        fixed, env_fixed = split({**fields, **chosen})
+        yield chosen, {"fields": fixed, "env_fields": env_fixed, "sweep": sweep, "env_sweep": env_sweep}
 
 
-def _is_static(value: Any, registry: Registry, path: str) -> bool:
+def _is_static(agent: str | Agent, env: str | Env, path: str) -> bool:
     """Whether a field, or one of a value inside by its path, is static. False for an unknown field without a path."""
+    value, registry, prefix = (env, ENVS, "env.") if is_of_env(path) else (agent, AGENTS, "")
+    path = path.removeprefix(prefix)
     if "." not in path:
         return path in static_fields(registry[value].cls if isinstance(value, str) else value)
     whole = registry[value].build() if isinstance(value, str) else value
-    part(whole, path, "env." * (registry is ENVS))  # raises for an unknown path
+    part(whole, path, prefix)  # raises for an unknown path
     return is_static_part(whole, path)
