@@ -96,7 +96,7 @@ def test_workers_that_begin_a_study_at_the_same_time_share_its_run(root):
     second._run_of = lambda entry: None  # it looked before the first one made the run
     first.open(entry(worker="a"))
     second.open(entry(worker="b"))
-    assert first.state() == second.state()
+    assert first.newest == second.newest
     assert len(runs_in(root, EXPERIMENT)) == 1
 
 

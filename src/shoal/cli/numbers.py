@@ -19,6 +19,16 @@ def parse_number(text: str) -> int | float:
     return number
 
 
+def parse_word(text: str) -> bool | int | float | str:
+    """A number, true or false, or the text itself if it is neither."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return parse_number(text)
+    except (ValueError, OverflowError):
+        return text
+
+
 def short(text: str) -> str:
     """The first 40 characters of a text, for messages."""
     return text if len(text) <= 40 else f"{text[:40]}..."

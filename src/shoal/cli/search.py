@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shoal.cli.numbers import parse_number, short
+from shoal.cli.numbers import parse_number, parse_word, short
 
 SCALED = re.compile(r"(log|near1)\(([^,]*),([^,]*)\)")
 FORMS = (
@@ -48,14 +48,12 @@ def _range(text: str, path: str, span: str, read: Read | None) -> tuple:
 
 def _value(text: str, path: str, word: str) -> Any:
     """Parse one of the values to choose from: a number, true or false. Raises ValueError for any other word."""
-    if word.lower() in ("true", "false"):
-        return word.lower() == "true"
-    try:
-        return parse_number(word)
-    except (ValueError, OverflowError):
+    value = parse_word(word)
+    if isinstance(value, str):
         flag = f"--{path.replace('_', '-')}"
         raise ValueError(
             f"{text}: {short(word)!r} is not a number, and only numbers can be sampled. For other values, "
             f"write {flag} with a list, which makes a run of its own for each, as in {flag} "
             f"{text.partition('=')[2].replace('|', ',')}."
-        ) from None
+        )
+    return value

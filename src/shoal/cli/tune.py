@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from shoal.cli.numbers import parse_number
+from shoal.cli.numbers import parse_word
 from shoal.cli.options import DECLARED, add_agent, add_env, add_options, given
 from shoal.cli.parser import Flag, Line, Named, Parser, read_values
 from shoal.cli.search import read_search
@@ -141,19 +141,9 @@ def _reader(line: Line) -> Callable[[str, str], list]:
             values = read_values(flags[path]._replace(option=f"--search {path}"), text)
             names = flags[path].names
             return [names[value] if names and isinstance(value, int) else value for value in values]
-        return [_word(part.strip()) for part in text.split(",")]
+        return [parse_word(part.strip()) for part in text.split(",")]
 
     return read
-
-
-def _word(text: str) -> Any:
-    """A number, true or false, or the text itself."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return parse_number(text)
-    except (ValueError, OverflowError):
-        return text
 
 
 def read_space_file(path: str, read: Callable[[str, str], list]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class RunSink(TrackerSink):
     def on_end(self) -> None:
         """Note in the run folder what the tracker has."""
         is_complete = self.is_sent and self.status == "complete"
-        state = {**self.tracker.state(), "steps": self._sent.get(self._key, 0), "complete": is_complete}
+        state = {**self.tracker.newest, "steps": self._sent.get(self._key, 0), "complete": is_complete}
         notes = self.folder.read_json(FILE)
         self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
 

@@ -81,7 +81,7 @@ class StudySink(TrialSink):
     def keep_state(self) -> None:
         """Write the ids of the tracker's run to `tracking.json`."""
         notes = self.folder.read_json(FILE)
-        state = {**self.tracker.state(), "complete": self.is_sent and self.status == "complete"}
+        state = {**self.tracker.newest, "complete": self.is_sent and self.status == "complete"}
         self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
 
     def files(self) -> Mapping[str, Path]:

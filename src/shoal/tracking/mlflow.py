@@ -60,7 +60,6 @@ class Mlflow(Tracker):
         self._parameters: dict[str, dict[str, str]] = {}  # of a run that was begun, until its first batch is written
         self._axes: dict[str, str] = {}
         self._doubtful: set[str] = set()  # keys of runs that may have been made, although an error came
-        self._newest: dict[str, Any] = {}
 
     def connect(self) -> None:
         """Import MLflow, open the store, and find or make the experiment."""
@@ -183,9 +182,6 @@ class Mlflow(Tracker):
             self._client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
         return f"models:/{model.model_id}"
 
-    def state(self) -> dict[str, Any]:
-        return dict(self._newest)
-
     @property
     def where(self) -> str:
         """The store, without a password."""
@@ -229,7 +225,7 @@ class Mlflow(Tracker):
     def _keep(self, entry: Entry, run: str) -> None:
         self._runs[entry.key] = run
         if not entry.parent:
-            self._newest = {"run_id": run, "experiment_id": self._experiment_id, "experiment": self.experiment}
+            self.newest = {"run_id": run, "experiment_id": self._experiment_id, "experiment": self.experiment}
 
 
 def store(uri: str, root: Path) -> tuple[str, Path | None]:

@@ -86,11 +86,6 @@ class TensorBoard(Tracker):
             os.replace(path, path.with_name(path.name.removesuffix(PARTIAL)))
         del self._files[key], self._axes[key]
 
-    def children(self, key: str) -> set[str]:
-        """None: what is continued is written anew."""
-        del key
-        return set()
-
     @property
     def where(self) -> str:
         """The folder, and the command that shows it."""

@@ -7,6 +7,7 @@ is away. The thread then calls again, so a call that is repeated must not change
 import abc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 AXIS = "env_steps"  # the metric of every point of a training run that is its step
@@ -60,6 +61,7 @@ class Tracker(abc.ABC):
     longest_experiment: int = 1_000  # characters of an experiment's name
     uri_variable: str = ""  # the environment variable for its URI; empty for a tracker that takes no URI
     uri: str = ""  # of its server, if there is one; it may hold a password
+    newest: Mapping[str, Any] = MappingProxyType({})  # for `tracking.json`: the newest run of a command, such as its id
     seconds_per_child: float = 0.01  # to write a child of a run: measured, for estimates
 
     @abc.abstractmethod
@@ -85,9 +87,13 @@ class Tracker(abc.ABC):
         SHARED ends only the part of this process: another process ends the run.
         """
 
-    @abc.abstractmethod
     def children(self, key: str) -> set[str]:
-        """Return the keys of the children of a run that the tracker has, and that have ended."""
+        """Return the keys of the children of a run that the tracker has, and that have ended.
+
+        Default: none, as for a tracker whose runs are written anew, or continued by `open`.
+        """
+        del key
+        return set()
 
     def add_policy(self, key: str, folder: Path, loader: str) -> str:
         """Add an exported policy as a model that the tracker can load. Returns its name, empty where there is none.
@@ -99,10 +105,6 @@ class Tracker(abc.ABC):
 
     def abandon(self) -> None:  # noqa: B027  # most keep nothing running
         """Called when the tracker is given up: end what would keep this process from ending."""
-
-    def state(self) -> dict[str, Any]:
-        """Data for `tracking.json` about the newest run of a command, such as its id."""
-        return {}
 
     @property
     def where(self) -> str:

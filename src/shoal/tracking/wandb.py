@@ -36,7 +36,6 @@ class Wandb(Tracker):
         self._runs: dict[str, Any] = {}
         self._axes: dict[str, str] = {}
         self._main = ""
-        self._newest: dict[str, Any] = {}
 
     def connect(self) -> None:
         """Import wandb and find out whether there is a login."""
@@ -83,7 +82,7 @@ class Wandb(Tracker):
         run.define_metric("*", step_metric=entry.axis)
         self._runs[entry.key], self._axes[entry.key] = run, entry.axis
         if not entry.parent:
-            self._newest = {"id": identity, "project": self.project, "offline": self.is_offline, "path": run.dir}
+            self.newest = {"id": identity, "project": self.project, "offline": self.is_offline, "path": run.dir}
         newest = run.summary.get(entry.axis) if not self.is_offline and run.resumed else None
         return Known(frozenset() if newest is None else frozenset([int(newest)]))
 
@@ -113,21 +112,12 @@ class Wandb(Tracker):
         self._runs.pop(key).finish(exit_code=0 if status in ("complete", "pruned", SHARED) else 1)
         del self._axes[key]
 
-    def children(self, key: str) -> set[str]:
-        """None: offline they are written anew, and on the server `open` continues them."""
-        del key
-        return set()
-
     def abandon(self) -> None:
         """End the process that sends to the server; when Python exits it would be waited for, for about a minute."""
         if self._owns_service and (service := _service(self._wandb)) is not None:
             with suppress(AttributeError, TypeError):  # of another version of W&B
                 service._cleanup()  # it is not waited for
                 service._proc._process.kill()
-
-    def state(self) -> dict[str, Any]:
-        """The id, the project, and the path of the offline file."""
-        return dict(self._newest)
 
     @property
     def where(self) -> str:
