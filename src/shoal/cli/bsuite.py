@@ -1,6 +1,7 @@
 """`shoal bsuite`: score an agent on bsuite's experiments."""
 
 import argparse
+import sys
 from typing import Any
 
 from shoal.cli.options import add_agent, add_options, given
@@ -52,6 +53,7 @@ def bsuite(line: Line) -> None:
       shoal bsuite --resume runs/bsuite-ppo
     """
     from shoal.studies import bsuite as study
+    from shoal.tracking.progress import PlainLines
 
     options, asked = line.options, tracking_in(line.options)
     if swept := list(line.agent.sweep):
@@ -76,7 +78,7 @@ def bsuite(line: Line) -> None:
     result = study.run_bsuite(
         planned,
         **given(options, "name", "root", "resume", "figures"),
-        sinks=[study.PrintedMessages()],
+        sinks=[PlainLines(sys.stdout)],
         track=asked,
     )
     _show(result)

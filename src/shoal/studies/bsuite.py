@@ -11,7 +11,9 @@ Each program is a run with its own folder inside the result's folder, so a stopp
 import csv
 import dataclasses
 import math
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +33,7 @@ from shoal.specs.sources import check_sources, parts_of
 from shoal.specs.spec import RunSpec, run_name
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
-from shoal.tracking.progress import StillCompiling, Warnings
+from shoal.tracking.progress import PlainLines, StillCompiling, Warnings
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.claim import locked
 from shoal.training.folder import RunFolder, hash_of_spec, named, new_folder
@@ -128,7 +130,7 @@ def bsuite(
         raise TypeError('bsuite needs an agent: shoal.bsuite("ppo", quick=True).')
     else:
         planned = plan_bsuite(agent, experiments, episodes_scale=episodes_scale, quick=quick, fields=fields, seed=seed)
-    all_sinks = [PrintedMessages() if progress else Warnings(), *sinks]
+    all_sinks = [PlainLines(sys.stdout) if progress else Warnings(), *sinks]
     keep_programs()
     return run_bsuite(planned, name=name, root=root, resume=resume, figures=figures, sinks=all_sinks, track=track)
 
@@ -172,14 +174,8 @@ def plan_resumed(folder: Path | str, agent: Agent | None = None, *, trust_source
     # `from_json` restores tuples and `inf`, which JSON does not have.
     spec = RunSpec.from_json({"agent": request.agent, "env": "", "fields": request.fields})
     check_sources(parts_of(spec), str(folder), trust_source)
-    return plan_bsuite(
-        agent or request.agent,
-        request.experiments,
-        episodes_scale=request.episodes_scale,
-        quick=request.quick,
-        fields=None if agent else spec.fields,
-        seed=request.seed,
-    )
+    again = request._replace(agent=agent or request.agent, fields=None if agent else spec.fields)  # type: ignore[arg-type]  # a value
+    return plan_bsuite(**again._asdict())
 
 
 def run_bsuite(
@@ -217,7 +213,7 @@ def run_bsuite(
 def _train_programs(planned: Bsuite, folder: RunFolder, messages: Sinks, track: Track) -> dict[str, dict[int, Any]]:
     """Train one program after the other, and write the scores after each. Returns the logs by experiment and index."""
     logs: dict[str, dict[int, Any]] = {}
-    costs: dict[str, list[float]] = {}
+    steps, seconds = defaultdict[str, int](int), defaultdict[str, float](float)  # by experiment
     for i, (program, (job, plan)) in enumerate(zip(planned.programs, planned.jobs, strict=True), 1):
         messages.say(
             f"[{i}/{len(planned.programs)}] {program.label}: {program.steps:,} steps of {plan.members} members"
@@ -226,25 +222,17 @@ def _train_programs(planned: Bsuite, folder: RunFolder, messages: Sinks, track: 
         try:
             begun_before = program_folder.has("spec.json")
             trackers = run_sinks(track, program_folder, job.spec, resume=begun_before, within=folder.path)
-            found, seconds = _train(plan, program_folder, program, [messages, StillCompiling(messages.say), *trackers])
+            found, duration = _train(plan, program_folder, program, [messages, StillCompiling(messages.say), *trackers])
         except Stopped as stopped:
             command = f"shoal bsuite --resume {folder.path}"
             raise Stopped(f"stopped in {program.label}. Continue with: {command}", stopped.signal) from stopped
         logs.setdefault(program.experiment, {}).update(found)
-        cost = costs.setdefault(program.experiment, [0, 0.0])
-        costs[program.experiment] = [cost[0] + program.steps * len(program.indices), cost[1] + seconds]
+        steps[program.experiment] += program.steps * len(program.indices)
+        seconds[program.experiment] += duration
         for index, log in found.items():
             write_csv(folder.path / "logs" / f"bsuite_id_-_{program.experiment}-{index}.csv", log)
-        _write_scores(folder, planned.request.agent, job.spec, logs, costs)
+        _write_scores(folder, planned.request.agent, job.spec, logs, steps, seconds)
     return logs
-
-
-class PrintedMessages(Sink):
-    """Prints messages, such as the start of a program or a member that stopped, and no other events."""
-
-    def receive(self, event: Event) -> None:
-        if isinstance(event, Message):
-            print(event.text, flush=True)
 
 
 def chosen_experiments(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -345,7 +333,7 @@ def write_csv(path: Path, log: Any) -> None:
         writer.writerows(zip(*(column.tolist() for column in log.columns.values()), strict=True))
 
 
-def _write_scores(folder: RunFolder, agent: str, spec: Any, logs: dict, costs: dict) -> None:
+def _write_scores(folder: RunFolder, agent: str, spec: Any, logs: dict, steps: Mapping, seconds: Mapping) -> None:
     rows = {}
     for name, by_index in logs.items():
         own, experiment = list(by_index.values()), EXPERIMENTS[name]
@@ -358,8 +346,8 @@ def _write_scores(folder: RunFolder, agent: str, spec: Any, logs: dict, costs: d
             "ids_of_bsuite": len(experiment.settings),
             "episodes": min(played, default=0),
             "episodes_of_bsuite": experiment.episodes,
-            "steps": costs[name][0],
-            "seconds": costs[name][1],
+            "steps": steps[name],
+            "seconds": seconds[name],
         }
     tags = tag_scores({name: row["score"] for name, row in rows.items() if row["score"] is not None})
     content = {"agent": agent, "fields": spec.to_json()["fields"], "seed": spec.seed, "experiments": rows, "tags": tags}

@@ -117,10 +117,7 @@ class RunSink(TrackerSink):
 
     def on_end(self) -> None:
         """Note in the run folder what the tracker has."""
-        is_complete = self.is_sent and self.status == "complete"
-        state = {**self.tracker.newest, "steps": self._sent.get(self._key, 0), "complete": is_complete}
-        notes = self.folder.read_json(FILE)
-        self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
+        keep_state(self, self.folder, self.name, steps=self._sent.get(self._key, 0))
 
     def _expectation(self) -> str:
         """A sentence about children that take long to write; empty where they do not."""
@@ -134,14 +131,8 @@ class RunSink(TrackerSink):
 
     def _open(self, spec: RunSpec) -> None:
         notes = self.folder.read_json(FILE)
-        tags = {
-            "agent": spec.agent,
-            "env": spec.env_name,
-            "shoal.folder": str(self.folder.path),
-            "mlflow.source.name": self._command(),
-            **({"shoal.group": self.group} if self.group else {}),
-            **self.tracking.tags,
-        }
+        group = {"shoal.group": self.group} if self.group else {}
+        tags = {**tags_of(spec, self.folder, self._command()), **group, **self.tracking.tags}
         self._started = began(self.folder)
         known = self.tracker.open(Entry(notes["key"], self.folder.path.name, parameters_of(spec), tags, self._started))
         self._had = self._sent[notes["key"]] = max(known.steps, default=-1)
@@ -315,6 +306,19 @@ def children_of(spec: RunSpec, kind: str) -> list[Child]:
         members = [{**setting, "seed": seed} for setting in settings for seed in range(spec.members_of_setting)]
         return [Child(f"member/{i}", setting_in_words(x), _rows(i, 1), _texts(x)) for i, x in enumerate(members)]
     return []
+
+
+def keep_state(sink: TrackerSink, folder: RunFolder, name: str, **state: Any) -> None:
+    """Write to `tracking.json` what the tracker of this name has: the ids of its run, and whether it is complete."""
+    notes, is_complete = folder.read_json(FILE), sink.is_sent and sink.status == "complete"
+    sent = {**notes["sent"], name: {**sink.tracker.newest, **state, "complete": is_complete}}
+    folder.write_json(FILE, {**notes, "sent": sent})
+
+
+def tags_of(spec: RunSpec, folder: RunFolder, command: str) -> dict[str, str]:
+    """Return the tags of the run of a tracker. MLflow shows the `command` as its source."""
+    names = {"agent": spec.agent, "env": spec.env_name}
+    return {**names, "shoal.folder": str(folder.path), "mlflow.source.name": command}
 
 
 def parameters_of(spec: RunSpec) -> dict[str, str]:

@@ -24,8 +24,10 @@ from shoal.studies.tracked import (
     command_again,
     completed,
     described,
+    keep_state,
     parameters_of,
     short_name,
+    tags_of,
 )
 from shoal.studies.trial_states import TrialEvents
 from shoal.tracking.events import Closed, Event, Finished, Message, Sinks, TrialEnded, in_turns
@@ -80,9 +82,7 @@ class StudySink(TrialSink):
 
     def keep_state(self) -> None:
         """Write the ids of the tracker's run to `tracking.json`."""
-        notes = self.folder.read_json(FILE)
-        state = {**self.tracker.newest, "complete": self.is_sent and self.status == "complete"}
-        self.folder.write_json(FILE, {**notes, "sent": {**notes["sent"], self.name: state}})
+        keep_state(self, self.folder, self.name)
 
     def files(self) -> Mapping[str, Path]:
         paths = [self.folder.path / name for name in ATTACHED]
@@ -151,13 +151,8 @@ def _entry(folder: RunFolder, spec: StudySpec, tracking: Tracking, worker: str) 
     notes = folder.read_json(FILE)
     own = {name: str(getattr(spec, name)) for name in ("trials", "parallel", "sampler", "pruner", "score")}
     search = {f"search.{path}": json.dumps(span) for path, span in spec.search.items()}
-    tags = {
-        "agent": spec.run.agent,
-        "env": spec.run.env_name,
-        "shoal.folder": str(folder.path),
-        "mlflow.source.name": f"shoal tune {spec.run.agent} {spec.run.env_name}",
-        **tracking.tags,
-    }
+    command = f"shoal tune {spec.run.agent} {spec.run.env_name}"
+    tags = {**tags_of(spec.run, folder, command), **tracking.tags}
     parameters = {**parameters_of(spec.run), **own, **search}
     return Entry(notes["key"], folder.path.name, parameters, tags, notes["started"], axis=TRIAL, worker=worker)
 
