@@ -20,6 +20,7 @@ from typing import Any
 from optuna.storages import JournalStorage
 from optuna.storages.journal import BaseJournalBackend, JournalFileSymlinkLock
 
+from shoal.specs.disk import flush
 from shoal.studies.errors import StorageError
 
 try:
@@ -100,11 +101,7 @@ class Journal(BaseJournalBackend):
     def flush(self) -> None:
         """Wait until all lines are on the disk. Raises StorageError if they cannot be written."""
         with self._named_errors("written"):
-            file = os.open(self._path, os.O_RDWR)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+            flush(self._path)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:

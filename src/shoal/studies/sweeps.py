@@ -33,6 +33,9 @@ from shoal.training.processes import group
 from shoal.training.result import Result
 from shoal.training.sharing import check_same_run, run_follower
 
+OF_FOLDERS = ("name", "root", "figures", "progress", "sinks", "track")  # what `Batch.train` does, and not its plan
+KEYWORDS = (*ARGUMENTS, *OF_FOLDERS, "check", "devices", "memory_limit_gb")
+
 
 class Task(NamedTuple):
     """One run of several: a label that distinguishes it from the others, and the arguments of `run_job`."""
@@ -64,7 +67,7 @@ class Batch(NamedTuple):
         self,
         *,
         name: str = "",
-        root: Path | str = "runs",
+        root: Path | str | None = None,
         figures: bool = True,
         sinks: Sequence[Sink] = (),
         track: Track = None,
@@ -78,7 +81,7 @@ class Batch(NamedTuple):
         if group().number:
             yield from (run_follower(task.job, task.plan, group()) for task in self.tasks)
             return
-        root = Path(root)
+        root = Path(root or "runs")
         base = RunFolder(named(root, name)) if name else new_folder(root, self.title)
         for task, folder in zip(self.tasks, self.folders(base), strict=True):
             within = base.path if len(self.tasks) > 1 else None
@@ -118,62 +121,39 @@ def plan_all(
     return Batch(tasks, run_name(spec.agent, title) if title else spec.default_name)
 
 
-@partial(explaining_arguments, also=ARGUMENTS)
+@partial(explaining_arguments, also=KEYWORDS)
 @checked_kinds(like=train)
-def train_all(
-    agent: str | Agent,
-    envs: str | Env | Sequence[str | Env],
-    *,
-    name: str = "",
-    root: Path | str = "runs",
-    figures: bool = True,
-    progress: bool = True,
-    sinks: Sequence[Sink] = (),
-    track: Track = None,
-    check: bool = True,
-    devices: int = 0,
-    memory_limit_gb: float = 0,
-    **options: Any,
-) -> list[Result]:
+def train_all(agent: str | Agent, envs: str | Env | Sequence[str | Env], **options: Any) -> list[Result]:
     """Train one agent in several environments, or with several values of static fields: one run for each.
 
         shoal.train_all("ppo", ["CartPole-v1", "Acrobot-v1"], sweep={"num_envs": [4, 8]}, seeds=4)
 
     `sweep` and `env_sweep` may hold hyperparameters and static fields. Every combination of environment and static
-    values is a run with its own folder; the settings of hyperparameters are trained together in each run. Other
-    options are those of `shoal.train`. All runs are planned before the first is compiled, so mistakes are reported
-    first. Raises `Stopped` after a signal such as Ctrl-C.
+    values is a run with its own folder; the settings of hyperparameters are trained together in each run. The folders
+    lie in `root/name`, or in a new folder under `root`. The options are those of `shoal.train`, which has also
+    `folder` and `resume`. All runs are planned before the first is compiled, so mistakes are reported first. Raises
+    `Stopped` after a signal such as Ctrl-C.
     """
-    keep_programs()
-    batch = plan_all(agent, envs, check=check, devices=devices, memory_limit_gb=memory_limit_gb, **options)
-    return list(batch.train(name=name, root=root, figures=figures, sinks=[shown(progress), *sinks], track=track))
+    return _train_batch(agent, envs, options)
 
 
-@partial(explaining_arguments, also=ARGUMENTS)
+@partial(explaining_arguments, also=KEYWORDS)
 @checked_kinds(like=train)
-def train_suite(
-    agent: str | Agent,
-    suite: str,
-    *,
-    name: str = "",
-    root: Path | str = "runs",
-    figures: bool = True,
-    progress: bool = True,
-    sinks: Sequence[Sink] = (),
-    track: Track = None,
-    check: bool = True,
-    devices: int = 0,
-    memory_limit_gb: float = 0,
-    **options: Any,
-) -> list[Result]:
+def train_suite(agent: str | Agent, suite: str, **options: Any) -> list[Result]:
     """Train one agent in every environment of a named set, such as "classic": a run folder and a result for each.
 
     The options are those of `train_all`. Raises UnknownNameError, which lists the sets, for an unknown one.
     """
+    return _train_batch(agent, suite_of(suite), options, title=suite)
+
+
+def _train_batch(
+    agent: str | Agent, envs: str | Env | Sequence[str | Env], options: Mapping[str, Any], title: str = ""
+) -> list[Result]:
     keep_programs()
-    limits = {"devices": devices, "memory_limit_gb": memory_limit_gb}
-    batch = plan_all(agent, suite_of(suite), title=suite, check=check, **limits, **options)
-    return list(batch.train(name=name, root=root, figures=figures, sinks=[shown(progress), *sinks], track=track))
+    batch = plan_all(agent, envs, title=title, **{n: value for n, value in options.items() if n not in OF_FOLDERS})
+    own = {name: options[name] for name in ("name", "root", "figures", "track") if name in options}
+    return list(batch.train(sinks=[shown(options.get("progress", True)), *options.get("sinks", ())], **own))
 
 
 def suites() -> dict[str, Any]:

@@ -156,15 +156,10 @@ def tune(  # noqa: PLR0913  # written out, for editors
     all_sinks = Sinks([study_sink() if progress else Warnings(), *sinks, *([] if starts_workers else trackers)])
     own = Worker(spec, folder, space, groups, all_sinks, name=worker, grace=grace)
     if starts_workers:
-        arguments = {
-            "trust_source": True,  # this process has the user's consent
-            "figures": figures,
-            "cache": cache,
-            "devices": devices,
-            "memory_limit_gb": memory_limit_gb,
-            "track": NOTHING if tracking is None else tracking.trackers,
-        }
-        own.start_others(queue, names, arguments, variables_for_workers(tracking), cluster)
+        of_worker = {name: arguments[name] for name in ("figures", "cache", "devices", "memory_limit_gb")}
+        of_worker["track"] = NOTHING if tracking is None else tracking.trackers
+        of_worker["trust_source"] = True  # this process has the user's consent
+        own.start_others(queue, names, of_worker, variables_for_workers(tracking), cluster)
         return StudyResult(folder.path)
     with closing(trackers, all_sinks, lambda: own.study):
         own.run(queue)
