@@ -5,6 +5,7 @@ This file imports no JAX at its top, so that `shoal --help` is fast. The module 
 
 import contextlib
 import importlib
+import inspect
 import os
 import shlex
 import sys
@@ -65,27 +66,25 @@ COMMANDS = {
     "doctor": Command("shoal.cli.doctor", "doctor", "show devices, cache, known bugs, and what to install"),
     "completion": Command("shoal.cli.completion", "completion", "print a completion script for bash or zsh"),
 }
-EXAMPLES = """examples:
-  shoal train ppo CartPole-v1
-  shoal train ppo CartPole-v1 --seeds 64 --learning-rate 1e-4,3e-4 --steps 500_000
-  shoal train ppo my_env.py:MyEnv --env.gravity 5,10,15 --dry-run
-  shoal train --resume runs/ppo-CartPole-v1
-  shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15
-  shoal render runs/ppo-CartPole-v1
-  shoal play zoo:ppo/CartPole-v1
-  shoal compare runs/a runs/b
-  shoal report runs/ppo-CartPole-v1
-"""
 MISTAKE = 2
 NO_THREAD = "can't start new thread"  # in the words of Python
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run a command line, by default that of this process, and return the exit status.
+    """Train many reinforcement-learning agents at once, in one compiled program.
 
-    The status is 0, or 2 for a mistake in the input. If a signal stopped a run, which was saved first, it is 128 plus
-    the number of the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after the terminal was closed. `shoal doctor`
-    returns 1 if something needs attention.
+      shoal train ppo CartPole-v1
+      shoal train ppo CartPole-v1 --seeds 64 --learning-rate 1e-4,3e-4 --steps 500_000
+      shoal train ppo my_env.py:MyEnv --env.gravity 5,10,15 --dry-run
+      shoal train --resume runs/ppo-CartPole-v1
+      shoal eval runs/ppo-CartPole-v1 --env.gravity 5,10,15
+      shoal render runs/ppo-CartPole-v1
+      shoal play zoo:ppo/CartPole-v1
+      shoal compare runs/a runs/b
+      shoal report runs/ppo-CartPole-v1
+
+    The exit status is 0, or 2 for a mistake in the input. If a signal stopped a run, which was saved first, it is 128
+    plus the number of the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after the terminal was closed.
     """
     if words is not None:
         return _run(list(words))
@@ -184,13 +183,13 @@ def _distributed(split: "Split") -> str:
 
 
 def _help() -> str:
+    about, _, examples = inspect.cleandoc(main.__doc__ or "").partition("\n\n")
     rows = "\n".join(f"  {name:13}  {command.summary}" for name, command in COMMANDS.items())
     return (
-        f"usage: shoal COMMAND ...\n\nTrain many reinforcement-learning agents at once, in one compiled program.\n\n"
-        f"{rows}\n\n"
+        f"usage: shoal COMMAND ...\n\n{about}\n\n{rows}\n\n"
         f"  --help, --version; --debug prints the traceback of an error; --no-cache ignores the compilation cache\n"
         f"  `shoal COMMAND --help` describes a command, `shoal train AGENT ENV --help` lists every hyperparameter.\n\n"
-        f"{EXAMPLES}"
+        f"examples:\n{examples}\n"
     )
 
 

@@ -134,15 +134,10 @@ def render(line: Line) -> None:
         env_of(line) if is_wrapped else options.what,
         member=member,
         members=_member_numbers(options.members),
-        which=options.which or "last",
         greedy=not options.sample,
-        seed=options.seed,
-        max_steps=options.max_steps or 0,
         env_fields={} if is_wrapped else line.env.fixed,
         out=out,
-        size=options.size,
-        columns=options.columns,
-        trust_source=options.trust_source,
+        **given(options, "which", "seed", "max_steps", "size", "columns", "trust_source"),
     )
     print("\n".join(str(path) for path in paths))
 
