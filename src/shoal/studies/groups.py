@@ -206,9 +206,9 @@ def _spec_of(
 ) -> RunSpec:
     """Return the spec of a group's run. What the trials choose has its lowest value there."""
     run = study.run
-    lowest = {dimension.path: _lowest(dimension.span) for dimension in space.traced}
+    lowest = {dimension.path: dimension.span.low for dimension in space.traced}
     fields, env_fields = split({**shape, **lowest})
-    vary = {dimension.path: dimension.span for dimension in space.traced}
+    vary = {dimension.path: dimension.span.written() for dimension in space.traced}
     slots = Slots(vary=vary, seeds=run.seeds, records=run.records, score=study.score)
     spec = dataclasses.replace(
         run,
@@ -242,7 +242,3 @@ def _must_share(plan: Plan, groups: int, limit: int) -> bool:
         return False
     on_cpu = jax.local_devices()[0].platform == "cpu"
     return not on_cpu or groups * plan.members * plan.member_bytes > (limit or available_bytes())
-
-
-def _lowest(span: Sequence[Any]) -> Any:
-    return min(span[:-1])

@@ -14,6 +14,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from shoal.core.errors import did_you_mean
 from shoal.core.kinds import python_numbers, shown
+from shoal.core.ranges import Range
 from shoal.core.struct import info_of
 from shoal.population.varying import read_range
 from shoal.specs.points import is_used
@@ -25,24 +26,30 @@ GRID_POINTS = 5  # of a range of numbers
 
 
 class Dimension(NamedTuple):
-    """A path of the search, and the values from which trials choose."""
+    """A path of the search, and the values from which trials choose: those of a range or of a list."""
 
     path: str
-    distribution: BaseDistribution
     is_static: bool
-    values: Mapping[Any, Any] = {}  # of a list of values: from what Optuna holds to the value of the field
-    span: tuple = ()  # of a traced path: its range, as `Slots.vary` holds it
+    span: Range  # of a list: from its lowest to its highest value, where these are numbers of the program
+    values: Mapping[Any, Any] = {}  # of a list: from what Optuna holds to the value of the field
 
     @property
-    def is_near_one(self) -> bool:
-        """Whether the range is on the scale near 1, which Optuna lacks: its parameter is then 1 - x, on a log scale."""
-        return self.span[2:] == ("near1",)
+    def distribution(self) -> BaseDistribution:
+        """Optuna's distribution. It has no scale near 1: there the parameter is 1 - x, on a log scale."""
+        low, high, scale = self.span[:3]
+        if self.values:
+            return CategoricalDistribution([*self.values])
+        if scale == "near1":
+            return FloatDistribution(1 - high, 1 - low, log=True)
+        if self.span.is_whole:
+            return IntDistribution(int(low), int(high), log=scale == "log")
+        return FloatDistribution(low, high, log=scale == "log")
 
     def value(self, param: Any) -> Any:
         """Return the value of the field for a parameter of a trial."""
         if self.values:
             return self.values[param]
-        return 1 - param if self.is_near_one else param
+        return 1 - param if self.span.scale == "near1" else param
 
     def param(self, value: Any) -> Any:
         """Return the parameter of a trial for a value of the field, or for its name. Raises ValueError if outside."""
@@ -52,25 +59,23 @@ class Dimension(NamedTuple):
             if not names:
                 raise ValueError(f"{self.path}={shown(value)} is not one of {', '.join(map(str, self.values))}.")
             return names[0]
-        ends = (self.distribution.low, self.distribution.high)  # type: ignore[attr-defined]  # a range
-        low, high = self.span[:2] if self.is_near_one else ends
-        whole = isinstance(self.distribution, IntDistribution)
+        low, high = self.span[:2]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
             raise ValueError(f"{self.path}={shown(value)} is not a number from {low:g} to {high:g}.")
-        if whole and value != int(value):
+        if self.span.is_whole and value != int(value):
             raise ValueError(f"{self.path}={value!r} is not a whole number.")
-        if self.is_near_one:
-            return min(max(1 - float(value), ends[0]), ends[1])
-        return int(value) if whole else float(value)
+        if self.span.scale == "near1":
+            return min(max(1 - float(value), 1 - high), 1 - low)
+        return int(value) if self.span.is_whole else float(value)
 
     def described(self) -> dict[str, Any]:
         """Return the dimension as data for JSON: its values, or the ends and the scale of its range."""
         if self.values:
             return {"values": [list(v) if isinstance(v, tuple) else param for param, v in self.values.items()]}
-        d: Any = self.distribution
-        if self.is_near_one:
-            return dict(zip(("low", "high", "scale"), self.span, strict=True))
-        return {"low": d.low, "high": d.high, "scale": "log" if d.log else "linear"}
+        low, high, scale = self.span[:3]
+        if scale != "near1":
+            low, high = (int(end) if self.span.is_whole else float(end) for end in (low, high))
+        return {"low": low, "high": high, "scale": scale}
 
     def grid(self) -> list[Any]:
         """Return the parameters of a grid search: all in a list, `GRID_POINTS` of a range, fewer if it has fewer."""
@@ -204,11 +209,7 @@ def _dimension(pair: AgentEnv, path: str, span: Any) -> Dimension:
     read = read_range(pair, path, span)
     if read.low == read.high:
         raise ValueError(f"{path} has one value, {read.low:g}: give it as a field, not as a range to search.")
-    if read.scale == "near1":
-        return Dimension(path, FloatDistribution(1 - read.high, 1 - read.low, log=True), False, span=read.written())
-    kind: Any = IntDistribution if read.is_whole else FloatDistribution
-    low, high = (int(x) if read.is_whole else float(x) for x in (read.low, read.high))
-    return Dimension(path, kind(low, high, log=read.scale == "log"), False, span=read.written())
+    return Dimension(path, False, read)
 
 
 def _of_values(pair: AgentEnv, path: str, values: Sequence[Any], is_shape: bool) -> Dimension:
@@ -220,9 +221,8 @@ def _of_values(pair: AgentEnv, path: str, values: Sequence[Any], is_shape: bool)
         raise ValueError(f"{path} needs at least two values to search: give a single one as a field.")
     fields = {param: _field(pair, path, value) for param, value in held.items()}
     if is_shape:
-        return Dimension(path, CategoricalDistribution([*held]), True, fields)
-    span = read_range(pair, path, (min(fields.values()), max(fields.values()))).written()
-    return Dimension(path, CategoricalDistribution([*held]), False, fields, span)
+        return Dimension(path, True, Range(0, 0), fields)
+    return Dimension(path, False, read_range(pair, path, (min(fields.values()), max(fields.values()))), fields)
 
 
 def _of_static_range(pair: AgentEnv, path: str, span: Any) -> Dimension:
@@ -233,7 +233,7 @@ def _of_static_range(pair: AgentEnv, path: str, span: Any) -> Dimension:
         )
     for end in (low, high):
         _field(pair, path, end)
-    return Dimension(path, IntDistribution(low, high), True)
+    return Dimension(path, True, Range(low, high, is_whole=True))
 
 
 def _field(pair: AgentEnv, path: str, value: Any) -> Any:
