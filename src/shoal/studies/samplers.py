@@ -8,24 +8,10 @@ from typing import Any
 
 import numpy as np
 import optuna
+from optuna import pruners, samplers
 from optuna.distributions import BaseDistribution
-from optuna.pruners import (
-    BasePruner,
-    HyperbandPruner,
-    MedianPruner,
-    NopPruner,
-    PercentilePruner,
-    SuccessiveHalvingPruner,
-)
-from optuna.samplers import (
-    BaseSampler,
-    CmaEsSampler,
-    GPSampler,
-    NSGAIISampler,
-    QMCSampler,
-    RandomSampler,
-    TPESampler,
-)
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from shoal.core.errors import need, unknown_name
@@ -106,18 +92,22 @@ class ByNumber(BaseSampler):
         return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
 
 
+def _by_number(make: Callable[..., BaseSampler], **options: Any) -> Callable[[int], BaseSampler]:
+    return lambda seed: ByNumber(lambda of_trial: make(seed=of_trial, **options), seed)
+
+
 # Every sampler from the seed of the study.
 SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
     # A tree-structured Parzen estimator, multivariate; running trials count as bad ones (constant liar).
-    "tpe": lambda seed: ByNumber(lambda of_trial: TPESampler(seed=of_trial), seed),
-    "random": lambda seed: ByNumber(RandomSampler, seed),
+    "tpe": _by_number(samplers.TPESampler),
+    "random": _by_number(samplers.RandomSampler),
     # A scrambled Sobol sequence, which covers the ranges more evenly than random samples. All workers share it.
-    "qmc": lambda seed: QMCSampler(
-        scramble=True, seed=seed, independent_sampler=ByNumber(RandomSampler, seed), warn_independent_sampling=False
+    "qmc": lambda seed: samplers.QMCSampler(
+        scramble=True, seed=seed, independent_sampler=SAMPLERS["random"](seed), warn_independent_sampling=False
     ),
-    "gp": lambda seed: ByNumber(lambda of_trial: GPSampler(seed=of_trial), seed),  # a Gaussian process
-    "cmaes": lambda seed: ByNumber(lambda of_trial: CmaEsSampler(seed=of_trial, warn_independent_sampling=False), seed),
-    "nsga2": lambda seed: ByNumber(lambda of_trial: NSGAIISampler(seed=of_trial), seed),
+    "gp": _by_number(samplers.GPSampler),  # a Gaussian process
+    "cmaes": _by_number(samplers.CmaEsSampler, warn_independent_sampling=False),
+    "nsga2": _by_number(samplers.NSGAIISampler),
     "bohb": lambda seed: SAMPLERS["tpe"](seed),  # with the pruner hyperband (Falkner et al. 2018)
     "grid": lambda seed: SAMPLERS["random"](seed),  # `enqueue_grid` has made all its trials
 }
@@ -125,15 +115,13 @@ ETA = 3  # one of ETA trials goes on at a rung
 # Every pruner with the fewest records of a trial, and for a number of records.
 PRUNERS: dict[str, tuple[int, Callable[[int], BasePruner]]] = {
     # Several brackets of successive halving; rungs after 1, 3, 9, ... records.
-    "hyperband": (
-        ETA,
-        lambda records: HyperbandPruner(min_resource=1, max_resource=records, reduction_factor=ETA),
-    ),
-    "halving": (ETA, lambda records: SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA)),  # asynchronous
+    "hyperband": (ETA, lambda records: pruners.HyperbandPruner(max_resource=records, reduction_factor=ETA)),
+    # Asynchronous.
+    "halving": (ETA, lambda records: pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA)),
     # Ends a trial whose best score so far is below the median of earlier trials at this record.
-    "median": (2, lambda records: MedianPruner()),
-    "percentile": (2, lambda records: PercentilePruner(25.0)),  # as median, but the best quarter goes on
-    "none": (1, lambda records: NopPruner()),
+    "median": (2, lambda records: pruners.MedianPruner()),
+    "percentile": (2, lambda records: pruners.PercentilePruner(25.0)),  # as median, but the best quarter goes on
+    "none": (1, lambda records: pruners.NopPruner()),
 }
 
 

@@ -280,16 +280,9 @@ class Worker:
 
     def _add_row(self, group: Group, in_slots: int, train_seconds: float) -> None:
         """Append what the slots did since the last row to `slots.csv`, and show it."""
-        now, to_start = time.time(), self.store.remaining()
-        row = (
-            round(now, 3),
-            round(now - self._last_row, 4),
-            group.name,
-            in_slots,
-            self.spec.parallel,
-            round(train_seconds, 4),
-            to_start,
-        )
+        now = time.time()
+        work = (group.name, in_slots, self.spec.parallel, round(train_seconds, 4), self.store.remaining())
+        row = (round(now, 3), round(now - self._last_row, 4), *work)
         self._last_row, path = now, self.path / "slots.csv"
         is_new = not path.exists()
         with open(path, "a", newline="") as file:
