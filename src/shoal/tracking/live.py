@@ -12,8 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.tracking.events import Closed, Compiled, Event, Finished, Message, Opened, Recorded, Sink, Started, Turned
-from shoal.tracking.text import duration, expectation, headline, rate, returns, short_number
+from shoal.tracking.events import Closed, Event, Finished, Opened, Recorded, Sink, Started
+from shoal.tracking.text import duration, expectation, headline, lines_of, rate, returns, short_number
 
 BARS = "▁▂▃▄▅▆▇█"
 HISTORY, LEAST_HISTORY = 20, 5  # values that a sparkline shows at most, and at least
@@ -81,21 +81,16 @@ class LiveDisplay(LiveSink):
 
     def receive(self, event: Event) -> None:
         """Update the display, or print a line above it."""
+        for line in lines_of(event):
+            self.print(line)
         match event:
             case Opened():
                 self._open(event)
-            case Compiled(seconds):
-                self.print(f"compiled in {seconds:.1f} s")
             case Started():
                 self._stage, self._expected, self._started = "training", expectation(event), time.monotonic()
                 self._cpu_at_record = (self._started, time.process_time())
             case Recorded():
                 self._add(event)
-            case Turned():
-                for note in event.notes:
-                    self.print(note)
-            case Message(text):
-                self.print(text)
             case Finished() | Closed():
                 self.stop()
             case _:

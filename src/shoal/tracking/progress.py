@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from shoal.tracking.events import Compiled, Event, Message, Opened, Recorded, Sink, Started, Turned
+from shoal.tracking.events import Event, Message, Opened, Recorded, Sink, Started
 from shoal.tracking.live import LiveDisplay
-from shoal.tracking.text import duration, expectation, headline, state_of
+from shoal.tracking.text import duration, expectation, headline, lines_of, state_of
 
 WAIT = 20.0  # seconds between two lines while programs compile
 
@@ -40,22 +40,17 @@ class PlainLines(Sink):
 
     def receive(self, event: Event) -> None:
         self._still.receive(event)
+        for line in lines_of(event):
+            self._print(line)
         match event:
             case Opened():
                 self.updates = event.updates
                 self._print(headline(event))
-            case Compiled(seconds):
-                self._print(f"compiled in {seconds:.1f} s")
             case Started():
                 self._print(expectation(event))
             case Recorded():
                 done = f"{event.updates / self.updates:4.0%}  " if self.updates else ""
                 self._print(f"{done}{event.line['env_steps']:>12,} steps  {state_of(event)}")
-            case Turned():
-                for note in event.notes:
-                    self._print(note)
-            case Message(text):
-                self._print(text)
             case _:
                 pass
 

@@ -3,9 +3,9 @@
 import sys
 from typing import Any
 
-from shoal.tracking.events import Closed, Event, Message, Searched, Sink
+from shoal.tracking.events import Closed, Event, Searched, Sink
 from shoal.tracking.live import SEPARATOR, LiveSink, bar, fitted
-from shoal.tracking.text import duration, short_number
+from shoal.tracking.text import duration, lines_of, short_number
 
 LINES = 100  # of a plain log, about, for a whole study
 
@@ -25,15 +25,14 @@ class PlainStudy(Sink):
 
     def receive(self, event: Event) -> None:
         """Print a line when another hundredth of the trials has ended, and every message."""
-        match event:
-            case Searched(finished, trials):
-                if finished - self._printed >= max(1, trials // LINES) or finished >= trials > self._printed:
-                    self._printed = finished
-                    print(SEPARATOR.join(parts_of(event)), file=self.stream, flush=True)
-            case Message(text):
-                print(text, file=self.stream, flush=True)
-            case _:
-                pass
+        lines = [*lines_of(event)]
+        if isinstance(event, Searched):
+            finished, trials = event.finished, event.trials
+            if finished - self._printed >= max(1, trials // LINES) or finished >= trials > self._printed:
+                self._printed = finished
+                lines.append(SEPARATOR.join(parts_of(event)))
+        for line in lines:
+            print(line, file=self.stream, flush=True)
 
 
 class LiveStudy(LiveSink):
@@ -42,17 +41,14 @@ class LiveStudy(LiveSink):
     newest: Searched | None = None
 
     def receive(self, event: Event) -> None:
-        match event:
-            case Searched():
-                if self._live is None:
-                    self.start()
-                self.newest = event
-            case Message(text):
-                self.print(text)
-            case Closed():
-                self.stop()
-            case _:
-                pass
+        for line in lines_of(event):
+            self.print(line)
+        if isinstance(event, Searched):
+            if self._live is None:
+                self.start()
+            self.newest = event
+        elif isinstance(event, Closed):
+            self.stop()
 
     def lines(self, width: int) -> list[str]:
         return [] if self.newest is None else study_lines(self.newest, width)

@@ -1,9 +1,22 @@
 """Events as short texts, for the terminal and for log files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shoal.tracking.events import Opened, Recorded, Started
+from shoal.tracking.events import Compiled, Event, Message, Opened, Recorded, Started, Turned
+
+
+def lines_of(event: Event) -> Sequence[str]:
+    """Return the lines that every display prints for an event: none for the state of a run, which each shows itself."""
+    match event:
+        case Compiled(seconds):
+            return [f"compiled in {seconds:.1f} s"]
+        case Message(text):
+            return [text]
+        case Turned():
+            return event.notes
+        case _:
+            return ()
 
 
 def headline(opened: Opened) -> str:
