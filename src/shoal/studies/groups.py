@@ -45,7 +45,7 @@ class StudySource(Source):
     # Set before the group is trained:
     store: TrialStore = dataclasses.field(init=False)  # the trials of the study, as this worker uses them
     ended: Ended = dataclasses.field(init=False)  # called for each trial that this process tells
-    measures: Measures | None = None  # gives the values of a trial of several objectives
+    measures: Measures = dataclasses.field(init=False)  # gives the values of a trial
 
     @property
     def is_exhausted(self) -> bool:
@@ -68,9 +68,7 @@ class StudySource(Source):
         """Store the end of a trial; why it has no score is an attribute of it."""
         if reason:
             self.store.note(number, **{reason: True})
-        values = None
-        if score is not None:
-            values = (score,) if self.measures is None else self.measures.values(number, score)
+        values = None if score is None else self.measures.values(number, score)
         if self.store.tell(number, values, PRUNED if score is None else COMPLETE, reason):
             self.ended(number, values)
 

@@ -60,7 +60,7 @@ class Worker:
         self.ended = 0  # trials that this process told
         self.best: tuple[float, int] | None = None  # (score, number) of the best complete trial that is known here
         self.has_front = len(spec.objectives) > 1  # then there is no best trial
-        self.measures = {group.name: Measures(spec.objectives, spec.score) for group in groups if self.has_front}
+        self.measures = {group.name: Measures(spec.objectives, spec.score) for group in groups}
         self.events = TrialEvents(folder.path, spec.run)
         self._stack = ExitStack()
 
@@ -115,7 +115,7 @@ class Worker:
                 self._say_plan(url)
                 for group in self.groups:
                     source = group.source
-                    source.store, source.ended, source.measures = self.store, self._ended, self.measures.get(group.name)
+                    source.store, source.ended, source.measures = self.store, self._ended, self.measures[group.name]
                 self._adopt()
                 while not stop.is_set() and self._round(stop):
                     pass
@@ -268,13 +268,11 @@ class Worker:
     def _step(self, group: Group) -> None:
         run = group.run
         assert run is not None
-        before, measures = run.train_seconds, self.measures.get(group.name)
-        if measures is not None:
-            measures.begin_chunk(run)
+        before, measures = run.train_seconds, self.measures[group.name]
+        measures.begin_chunk(run)
         in_slots = sum(len(other.held) for other in self.groups if other is not group)
         run.step()
-        if measures is not None:
-            measures.end_chunk()
+        measures.end_chunk()
         in_slots += int(group.selector.is_busy(run.records.columns).sum()) // group.selector.seeds
         self._add_row(group, in_slots, run.train_seconds - before)
 
