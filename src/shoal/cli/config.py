@@ -1,6 +1,6 @@
 """`shoal export-config`: write the hyperparameters of a run as a preset file."""
 
-from shoal.cli.parser import Line, Parser, file_ending_in, member_number
+from shoal.cli.parser import Line, Parser, file_ending_in, read_member
 
 
 def export_config_parser() -> Parser:
@@ -24,6 +24,5 @@ def export_config(line: Line) -> None:
     from shoal.training.export_config import export_config as write
 
     options = line.options
-    member = "best" if options.member == "best" else member_number(options.member)
-    text = write(options.run, options.out, member)
+    text = write(options.run, options.out, read_member(options.member))
     print(options.out or text.rstrip())

@@ -519,8 +519,10 @@ def full_path(name: str) -> str:
     return f"{Path(file).resolve()}:{attribute}" if colon and file.endswith(".py") else name
 
 
-def member_number(text: str, others: str = " or `best`") -> int:
-    """The number in a text given for `--member`. Raises ValueError otherwise; `others` names what else is allowed."""
+def read_member(text: str, others: str = " or `best`") -> int | str:
+    """The number in a text given for `--member`, or `best`. Raises ValueError; `others` names what else is allowed."""
+    if text == "best":
+        return text
     if re.fullmatch(r"-\d+", text):
         raise ValueError(f"--member {short(text)} must be at least 0: members are numbered from 0.")
     if not text.isdecimal() or len(text) > 10:

@@ -46,8 +46,8 @@ def evaluate_run(line: Line) -> None:
     from shoal.training.result import load_result
 
     arguments, env_values = line.options, line.env
-    if arguments.member not in ("all", "best"):
-        member_number(arguments.member, ", `best` or `all`")  # raises before the run is loaded
+    if arguments.member != "all":
+        read_member(arguments.member, ", `best` or `all`")  # raises before the run is loaded
     _, policies = load_policies(arguments.run, arguments.which, trust_source=arguments.trust_source)
     result = load_result(arguments.run)
     if static := [name for name in env_values.sweep if is_static_part(policies.env, name)]:
@@ -126,7 +126,7 @@ def render(line: Line) -> None:
     if options.columns and not options.members:
         raise ValueError("--columns is for pictures side by side: give --members too, as in `--members all`.")
     fixed_only(line)
-    member = options.member if options.member in (None, "best") else member_number(options.member)
+    member = None if options.member is None else read_member(options.member)
     is_wrapped, out = bool(options.wrap), options.out
     if is_wrapped and not out:
         out = f"{run_name(options.what)}.gif"
@@ -250,14 +250,8 @@ def export(line: Line) -> None:
     if source.startswith(ZOO_PREFIX):  # write to the current folder, not into the package
         source = source.removeprefix(ZOO_PREFIX).replace("/", "-")
     out = arguments.out or f"{source}-policy"
-    path = write(
-        arguments.run,
-        out,
-        _member(arguments),
-        arguments.which,
-        arguments.half,
-        trust_source=arguments.trust_source,
-    )
+    how = given(arguments, "which", "half", "trust_source")
+    path = write(arguments.run, out, read_member(arguments.member), **how)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")
 
@@ -298,7 +292,8 @@ def record(line: Line) -> None:
         demonstrations, report = record_bot(env_of(line), arguments.steps, seed=arguments.seed)
         print(report)
     else:
-        policy = load(arguments.run, _member(arguments), arguments.which, trust_source=arguments.trust_source)
+        how = given(arguments, "which", "trust_source")
+        policy = load(arguments.run, read_member(arguments.member), **how)
         demonstrations = playing.record(policy, arguments.steps, greedy=not arguments.sample, seed=arguments.seed)
     path = save_demonstrations(arguments.out, demonstrations)
     print(f"{path} ({len(demonstrations):,} steps, {path.stat().st_size / 1000:.0f} kB)")
@@ -378,10 +373,6 @@ def _add_member(parser: Parser) -> None:
     parser.add_argument("--which", default="last", choices=WHICH, help="last weights (default) or the best")
 
 
-def _member(options: argparse.Namespace) -> int | str:
-    return "best" if options.member == "best" else member_number(options.member)
-
-
 def _member_numbers(text: str | None) -> list[int] | str | None:
     """The members that `--members` names: a list of numbers, or `all`. Raises ValueError for anything else."""
     if text is None or text == "all":
@@ -395,5 +386,4 @@ def _member_numbers(text: str | None) -> list[int] | str | None:
 def _chosen(result: Any, policies: Any, member: str, which: str) -> Any:
     if member == "all":
         return policies
-    number = member if member == "best" else member_number(member, ", `best` or `all`")
-    return policies[result.number_of(number, which)]
+    return policies[result.number_of(read_member(member, ", `best` or `all`"), which)]

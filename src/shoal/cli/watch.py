@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from shoal.cli.game import NEW_EPISODE, Game, play_on_screen
-from shoal.cli.parser import member_number
+from shoal.cli.parser import read_member
 
 END_SECONDS = 1.0  # how long the end of an episode stays on the screen
 SPEED = 15  # steps per second
@@ -65,7 +65,7 @@ def _policy(options: argparse.Namespace) -> Any:
     from shoal.training.result import load
     from shoal.viz.videos import has_picture
 
-    member = "best" if options.member in (None, "best") else member_number(options.member)
+    member = read_member(options.member or "best")
     policy = load(options.what, member, options.which or "last", trust_source=options.trust_source)
     if not has_picture(policy.env):
         raise ValueError(f"the environment of {options.what} has no pictures: it defines no render(state).")
