@@ -20,7 +20,11 @@ LEVELS = (  # the highest first: (packages, whether they may read and write file
     (("specs",), True, "what a run is: values, what varies, options"),
     (("envs", "agents", "interop"), False, "environments; learning algorithms; other libraries"),
     (("rollouts", "grid"), False, "rollouts, evaluation; a kit for grid worlds"),
-    (("ops", "nn", "canvas", "tracking"), False, "losses; networks; drawing; events"),
+    (
+        ("ops", "nn", "canvas", "tracking", "portable"),
+        False,
+        "losses; networks; drawing; events; code without JAX",
+    ),
     (("core",), False, "pytrees, spaces, keys, Env, Agent, registry"),
 )
 EDGES = {"tracking", "interop"}  # which also read and writes, beside packages that do not

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "shoal"
 # A package imports only packages of lower levels; packages of one level never import each other.
 LEVELS = (
     ("core",),
-    ("ops", "nn", "canvas", "tracking"),
+    ("ops", "nn", "canvas", "tracking", "portable"),
     ("rollouts", "grid"),
     ("envs", "agents", "interop"),
     ("specs",),
