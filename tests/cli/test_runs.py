@@ -123,6 +123,15 @@ def test_a_policy_of_the_zoo_is_exported_into_the_current_folder(capsys):
     assert status == 0 and out.startswith("ppo-CartPole-v1-policy ("), err
 
 
+def test_a_policy_is_exported_for_a_program_without_shoal(capsys):
+    status, out, err = say(capsys, "export", "zoo:ppo/CartPole-v1", "--format", "numpy")
+    assert (
+        status == 0 and out.startswith("ppo-CartPole-v1-numpy (") and Path("ppo-CartPole-v1-numpy/policy.py").exists()
+    ), err
+    answer = refused(capsys, "export", "zoo:ppo/CartPole-v1", "--format", "nunpy")
+    assert "format='nunpy' is unknown. Did you mean numpy? Choose one of shoal, numpy, torch, onnx, jax." in answer
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

@@ -230,7 +230,9 @@ def export_parser() -> Parser:
     parser = Parser("export", export, "RUN [options]", opens_run=True)
     parser.add_argument("run", metavar="RUN", help="a run folder")
     _add_member(parser)
-    parser.add_argument("--out", metavar="FOLDER", help="folder to write (default: RUN-policy)")
+    about = "shoal (default), numpy, torch, onnx or jax"
+    parser.add_argument("--format", default="shoal", metavar="NAME", help=about)
+    parser.add_argument("--out", metavar="FOLDER", help="folder to write (default: RUN-policy, or RUN-FORMAT)")
     parser.add_argument("--half", action="store_true", help="store weights in half precision, in half the space")
     return parser
 

@@ -14,17 +14,21 @@ import jax
 import numpy as np
 
 from shoal.core.kinds import checked_kinds
+from shoal.core.registry import AGENTS, ENVS
 from shoal.ops.running import RunningStats
-from shoal.specs.settings import AgentEnv, get, split
+from shoal.specs.changes import changed_fields
+from shoal.specs.settings import AgentEnv, get, setting_in_words, split
 from shoal.specs.sources import keep, without_folders
 from shoal.specs.spec import RunSpec, opaque_fields, resolved, short
 from shoal.training import checkpoint, curve_files
 from shoal.training.folder import RunFolder, hash_of_spec
 from shoal.training.plan import Plan
 from shoal.training.policy import Policies, checkpoint_of, load_policies
+from shoal.training.policy_formats import check_format, return_in_words, write_portable
 from shoal.training.records import member_scores
 from shoal.training.result import Result
 
+LICENCE = "shoal, which wrote the code, and the policies of its zoo: Apache-2.0. Other weights: as their owner says."
 ABSOLUTE_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[^/\s:=,]+/)+")  # in a word of a command line: `/home/me/` of a file
 
 
@@ -36,6 +40,7 @@ def export(
     which: str = "last",
     half: bool = False,
     *,
+    format: str = "shoal",
     trust_source: bool = False,
 ) -> Path:
     """Write one member's policy to the folder `out` and return it.
@@ -46,9 +51,14 @@ def export(
     in the folder are those of full precision. `trust_source` is as in `shoal.load`. The folder names no folder of this
     machine: a Python file of your own is in it as a copy, which `trust_source` then allows to run.
 
+    Another `format` than "shoal" makes a folder for programs without shoal, with `policy.py`, a README that says what
+    the policy is, and its weights: "numpy" (NumPy alone is needed), "torch", "onnx" (ONNX Runtime), "jax" (a program of
+    `jax.export`). Its class `Policy` returns the best action for an observation, as `shoal.load` does.
+
     Raises FileExistsError if `out` holds a run already, CheckpointError for a run without a checkpoint, and
-    ValueError for one with parts that no file can describe.
+    ValueError for one with parts that no file can describe, or that the format cannot hold.
     """
+    check_format(format, half)
     result = Result(run)
     if opaque := opaque_fields(result.spec):
         raise ValueError(f"{run} cannot be exported: no file can hold {', '.join(opaque)}, given in Python.")
@@ -58,6 +68,9 @@ def export(
     plan, policies = load_policies(run, which, trust_source=trust_source)
     curves = _curves_of(result, chosen)
     summary = _summary_of(result, curves, policies.names[chosen], chosen, plan.agent.steps_per_update)
+    if format != "shoal":
+        about = _card(result, plan, policies, chosen, which, int(curves["env_steps"][-1]))
+        return write_portable(policies[chosen], Path(out), format, about)
     folder = RunFolder(out)
     folder.create("--out", "--out")
     about = {
@@ -148,6 +161,23 @@ def _summary_of(
         "best": _score(one["best"]),
         "settings": [{"setting": setting, **score}],
         "per_member": [one],
+    }
+
+
+def _card(result: Result, plan: Plan, policies: Policies, member: int, which: str, steps: int) -> dict[str, str]:
+    """Return the facts about a policy for the README of another format, as text by name."""
+    own, provenance = _spec_of(plan, policies, member), RunFolder(result.folder).read_json("provenance.json")
+    fields = own.fields if ":" in own.agent else changed_fields(own.agent, own.fields, AGENTS)
+    env_fields = own.env_fields if ":" in own.env else changed_fields(own.env, own.env_fields, ENVS)
+    state = "" if result.is_finished else " (the run is not finished)"
+    return {
+        "trained": f"{own.agent} on {own.env_name}, {steps:,} steps{state}",
+        "return": return_in_words(policies[member], own.eval_max_steps),
+        "agent": setting_in_words(short(fields)) or "default hyperparameters",
+        "environment": setting_in_words(short(env_fields)),
+        "run": f"{result.folder.name}, member {member} ({policies.names[member]}), {which} weights",
+        "versions": ", ".join(f"{name} {version}" for name, version in provenance.get("packages", {}).items()),
+        "licence": LICENCE,
     }
 
 
