@@ -63,6 +63,10 @@ FUNCTIONS = {
     "rounding": (lambda x: (jnp.floor(x), jnp.ceil(x), x.astype(jnp.int32), jax.lax.rsqrt(x**2 + 1)), (X,)),
     "integers": (lambda n: (n // 3, n % 3, -n, n & 3, n > 2, n.astype(bool), jnp.abs(n)), (N,)),
     "conditions": (lambda x, y: (jnp.where((x > y) | ~(x <= 1), x, -1), (x == y) ^ (x != y), jnp.isfinite(x)), (X, Y)),
+    "constant cases": (
+        lambda n: (jax.lax.select(n[0, 0] > 0, jnp.zeros(3), jnp.ones(3)), jnp.where(n > 0, 2.0, jnp.ones((2, 3)))),
+        (N,),
+    ),
     "limits": (lambda x: (jnp.clip(x, -0.5, 0.5), jnp.minimum(x, 0.1), jnp.minimum(x, x[::-1])), (X,)),
     "reductions": (lambda x: (x.sum(), x.max(0), x.min((0, 1)), x.prod(1), (x > 0).all(1), (x > 1).any()), (X,)),
     "integer sums": (lambda n: (n.sum(0), (n > 0).sum()), (N,)),

@@ -156,7 +156,7 @@ def zeros(dtype, shape):
 
 def fit(array, dtype, shape, name):
     """Return a tensor in its dtype. Raises ValueError for another shape, and for fractions instead of integers."""
-    array, dtype = torch.as_tensor(array), getattr(torch, dtype)
+    array, dtype = array if torch.is_tensor(array) else torch.tensor(array), getattr(torch, dtype)
     if tuple(array.shape) != shape:
         raise ValueError(f"{name} has the shape {tuple(array.shape)}, not {shape}: give one {name} at a time.")
     if array.is_floating_point() and not dtype.is_floating_point:

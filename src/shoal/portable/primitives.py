@@ -63,6 +63,8 @@ class Writer:
         if anchor is None:
             anchor = next((v for v in values if v.shape == form.shape and not v.is_constant), values[0])
         inputs = tuple(self.whole(v) if v is anchor else self._compact(v) for v in values)
+        if np.broadcast_shapes(*(v.shape for v in inputs)) != form.shape:  # the constants gave it its shape
+            inputs = tuple(map(self.whole, values))
         return self._append(operation, form, inputs, {}, None)
 
     def reshape(self, value: Value, shape: tuple[int, ...]) -> Value:
@@ -88,9 +90,8 @@ class Writer:
         shape = tuple(-(-(b - a) // s) for a, b, s in zip(starts, stops, strides, strict=True))
         if shape == value.shape:
             return value
-        return self.write(
-            "slice", Form(shape, value.dtype), value, slices=tuple(zip(starts, stops, strides, strict=True))
-        )
+        parts = tuple(zip(starts, stops, strides, strict=True))
+        return self.write("slice", Form(shape, value.dtype), value, slices=parts)
 
     def row(self, value: Value, t: int) -> Value:
         """One row of an array."""

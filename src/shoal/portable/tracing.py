@@ -96,7 +96,7 @@ class _Reader:
         if known and (name not in RULES or any(map(_is_key, values))):
             return self._computed(equation, values)  # random numbers, which a greedy policy does not use, for example
         if name == "scan":
-            return self._scan(params, values)
+            return self._scan(equation, values)
         return self._written(equation, values)
 
     def _call(self, function: Any, values: list[Any]) -> list[Any]:
@@ -116,10 +116,16 @@ class _Reader:
         results = [self._call(branch, arguments) for branch in branches]
         return [self.writer.choice(which, each) for each in zip(*results, strict=True)]
 
-    def _scan(self, params: Mapping[str, Any], values: list[Any]) -> list[Any]:
-        length, consts = params["length"], params["num_consts"]
-        outer, carry = values[:consts], values[consts : consts + params["num_carry"]]
-        arrays = values[consts + params["num_carry"] :]
+    def _scan(self, equation: Any, values: list[Any]) -> list[Any]:
+        # Counted by shapes: releases of JAX differ in how the parameters of a scan say what is what.
+        params, body = equation.params, getattr(equation.params["jaxpr"], "jaxpr", equation.params["jaxpr"])
+        length = params["length"]
+        inputs = zip(equation.invars, body.invars, strict=True)
+        outputs = zip(equation.outvars, body.outvars, strict=True)
+        rows = sum(len(outer.aval.shape) > len(inner.aval.shape) for outer, inner in inputs)
+        carried = sum(len(outer.aval.shape) == len(inner.aval.shape) for outer, inner in outputs)
+        first, second = len(values) - rows - carried, len(values) - rows
+        outer, carry, arrays = values[:first], values[first:second], values[second:]
         if any(isinstance(value, Pair) for value in (*carry, *arrays)):
             raise Unportable("a loop over complex numbers")
         order = range(length)[::-1] if params["reverse"] else range(length)
