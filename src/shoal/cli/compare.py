@@ -9,17 +9,7 @@ from shoal.cli.parser import Line, Parser, file_ending_in, real_number
 
 def compare_parser() -> Parser:
     """The options of `shoal compare`."""
-    parser = Parser(
-        "compare",
-        "RUN... [options]",
-        "Compare the returns of two runs: the difference of means with a paired bootstrap interval, over the settings "
-        "and seeds that both have, and the probability that a member of A is better than a member of B. More runs are "
-        "compared over all their environments, in groups, by normalized scores. --out draws a figure, and --table "
-        "writes a table, for a paper.",
-        "  shoal compare runs/a runs/b\n  shoal compare runs/* --group agent --out figure.pdf --table results.tex\n"
-        "  shoal compare --label ours=runs/a,runs/b --label theirs=runs/c,runs/d\n"
-        "  shoal compare runs/sweep-CartPole runs/sweep-Acrobot --group learning-rate",
-    )
+    parser = Parser("compare", compare_runs, "RUN... [options]")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folders")
     about = "the last evaluation (default), the best one, or the mean return of the whole training"
     parser.add_argument("--metric", default="last", choices=("last", "best", "whole"), help=about)
@@ -78,7 +68,16 @@ def _figure_options(options: Any) -> dict[str, Any]:
 
 
 def compare_runs(line: Line) -> None:
-    """`shoal compare`: print scores, differences and probabilities; draw a figure, write a table."""
+    """Compare the returns of two runs: the difference of means with a paired bootstrap interval, over the settings and
+    seeds that both have, and the probability that a member of A is better than a member of B. More runs are compared
+    over all their environments, in groups, by normalized scores. --out draws a figure, and --table writes a table, for
+    a paper.
+
+      shoal compare runs/a runs/b
+      shoal compare runs/* --group agent --out figure.pdf --table results.tex
+      shoal compare --label ours=runs/a,runs/b --label theirs=runs/c,runs/d
+      shoal compare runs/sweep-CartPole runs/sweep-Acrobot --group learning-rate
+    """
     from shoal.cli.table import table
     from shoal.ops.aggregates import AGGREGATES
     from shoal.training.compare import compare, letters

@@ -278,7 +278,7 @@ def _name_of(action: argparse.Action) -> str:
 
 def _preset(named: Named, options: argparse.Namespace) -> Any:
     """The preset that `train` would use for the named agent and environment; None if there is none."""
-    from shoal.training.preset_file import preset_for, is_file
+    from shoal.training.preset_file import is_file, preset_for
 
     given = getattr(options, "preset", "none") or ""
     agent, env = named.get("agent"), named.get("env")

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cli.compare import add_grouping, grouping
-from shoal.cli.parser import Line, Named, Parser, file_ending_in, member_number, whole_number
+from shoal.cli.options import given
+from shoal.cli.parser import Line, Named, Parser, file_ending_in, read_member, whole_number
 from shoal.cli.wraps import add_wrap, env_of, wrapped
 
 WHICH = ("last", "best")
@@ -192,16 +193,7 @@ def plot(line: Line) -> None:
 
 def report_parser() -> Parser:
     """The options of `shoal report`."""
-    parser = Parser(
-        "report",
-        "RUN... [options]",
-        "Write one HTML page that shows everything about a run: result, curves, tables, hyperparameters, videos, "
-        "provenance, and how to repeat it. Several runs are compared with the first one, or in groups over all their "
-        "environments. The page is one file that loads nothing from a network.",
-        "  shoal report runs/ppo-CartPole-v1\n  shoal report runs/a runs/b --out a-or-b.html\n"
-        "  shoal report zoo:ppo/CartPole-v1",
-        opens_run=True,
-    )
+    parser = Parser("report", write_report, "RUN... [options]", opens_run=True)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or the folder of a study")
     add_grouping(parser)
     about = "a page, .html (default: report.html in the folder of the run, or here if there are several)"
@@ -211,8 +203,8 @@ def report_parser() -> Parser:
 
 def write_report(line: Line) -> None:
     """Write one HTML page that shows everything about a run: result, curves, tables, hyperparameters, videos,
-    provenance, and how to repeat it. Several runs are compared with the first one. The page is one file that loads
-    nothing from a network.
+    provenance, and how to repeat it. Several runs are compared with the first one, or in groups over all their
+    environments. The page is one file that loads nothing from a network.
 
       shoal report runs/ppo-CartPole-v1
       shoal report runs/a runs/b --out a-or-b.html
@@ -239,10 +231,12 @@ def export_parser() -> Parser:
 
 def export(line: Line) -> None:
     """Write one member's policy, with its spec and its learning curve, to a folder that is small enough to share. It
-    can be loaded, evaluated, rendered and played like a run.
+    can be loaded, evaluated, rendered and played like a run. With --format, the folder is for programs without shoal
+    instead: its policy.py needs only NumPy, torch, ONNX Runtime or JAX.
 
       shoal export runs/ppo-CartPole-v1 --out my-policy
       shoal eval my-policy
+      shoal export runs/ppo-CartPole-v1 --format numpy --out on-the-robot
     """
     from shoal.specs.spec import ZOO_PREFIX
     from shoal.training.export import export as write
@@ -251,8 +245,8 @@ def export(line: Line) -> None:
     source = str(Path(arguments.run))
     if source.startswith(ZOO_PREFIX):  # write to the current folder, not into the package
         source = source.removeprefix(ZOO_PREFIX).replace("/", "-")
-    out = arguments.out or f"{source}-policy"
-    how = given(arguments, "which", "half", "trust_source")
+    out = arguments.out or f"{source}-{'policy' if arguments.format == 'shoal' else arguments.format}"
+    how = given(arguments, "which", "half", "format", "trust_source")
     path = write(arguments.run, out, read_member(arguments.member), **how)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"{path} ({size / 1000:.0f} kB)")

@@ -120,7 +120,7 @@ def _named(options: argparse.Namespace) -> Named:
 def _of_preset(options: argparse.Namespace) -> tuple[str, Any]:
     """The agent and the environment of a line that leaves one of them to a preset file; empty texts without one."""
     from shoal.studies.sweeps import suite_of
-    from shoal.training.preset_file import preset_for, is_file
+    from shoal.training.preset_file import is_file, preset_for
 
     if not is_file(options.preset):
         return options.agent, options.env

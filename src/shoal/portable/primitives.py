@@ -322,7 +322,7 @@ def _pad(w: Writer, form: Form, params: Mapping, x: Value, filling: Value) -> Va
 
 @rule("concatenate")
 def _concatenate(w: Writer, form: Form, params: Mapping, *values: Value) -> Value:
-    return w.write("concatenate", form, *values, axis=params["dimension"]) if len(values) > 1 else values[0]
+    return values[0] if len(values) == 1 else w.write("concatenate", form, *values, axis=params["dimension"])
 
 
 @rule("stack")
@@ -342,8 +342,9 @@ def _dynamic_slice(w: Writer, form: Form, params: Mapping, x: Value, *starts: Va
         rest = [i for i in range(len(x.shape)) if i != axis]
         index = w.index(starts[axis], x.shape[axis])
         if index is starts[axis]:  # not the index of an element of the user's array, which is within it
-            last = _number(x.shape[axis] - 1, index)
-            index = w.elementwise("min", index, w.elementwise("max", index, index, _number(0, index)), last)
+            last, form_of_index = _number(x.shape[axis] - 1, index), Form(index.shape, index.dtype)
+            index = w.elementwise("max", form_of_index, index, _number(0, index))
+            index = w.elementwise("min", form_of_index, index, last)
         row = w.write("rows", Form(tuple(x.shape[i] for i in rest), x.dtype), w.transpose(x, [axis, *rest]), index)
         return w.reshape(row, form.shape)
     return w.write("dynamic_slice", form, x, *starts, sizes=form.shape)

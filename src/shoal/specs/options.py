@@ -114,7 +114,7 @@ class RunOptions(Options):
         may_change=True,
         is_omitted=True,
     )
-    prng: str = option("mix32", group=HOW, metavar="NAME", help="random generator: mix32 or threefry2x32")
+    prng: str = option("mix32", group=HOW, help="random generator: mix32 or threefry2x32")
     block: int = option(0, least=0, group=HOW, help="members per call of the program (CPU only)", when_default="")
     devices_per_member: int = option(
         0,

@@ -85,7 +85,8 @@ def readme(kind: str, about: Mapping[str, str], interface: Interface, weights: M
     rows = "".join(f"| {name} | {text} |\n" for name, text in about.items() if text)
     places = ["".join(f"[{place!r}]" for place in part.path) for part in interface.observation]
     arrays = [(f"observation{at}", part.value) for at, part in zip(places, interface.observation, strict=True)]
-    arrays += [("mask, of the allowed actions", interface.mask)] * bool(interface.mask)
+    if interface.mask:
+        arrays.append(("mask, of the allowed actions", interface.mask))
     arrays += [("action, returned", interface.action)]
     read = "".join(f"| {name} | {value.dtype} | {list(value.shape)} |\n" for name, value in arrays)
     total = sum(x.size for x in weights.values())
