@@ -96,6 +96,10 @@ FUNCTIONS = {
     "one-hot": (lambda n: (jax.nn.one_hot(n, 4), jnp.eye(3)[n]), (np.asarray([0, 2], np.int32),)),
     "rows of a table": (looked_up, (np.asarray([[0, 2, 5, -1], [1, 0, 9, 2]], np.int32), X)),
     "moving windows": (lambda n, x: jax.lax.dynamic_slice(x, (n[0], n[1]), (2, 2)), (np.asarray([5, -1], np.int32), X)),
+    "one moving row": (
+        lambda n, x: jax.lax.dynamic_slice(x, (n[0], n[1]), (1, 4), allow_negative_indices=False),
+        (np.asarray([5, -1], np.int32), X),
+    ),
     "convolutions": (convolved, (IMAGE,)),
     "pools": (pooled, (IMAGE,)),
     "sums so far": (lambda x: (jnp.cumsum(x, 1), jax.lax.cumsum(x, 0, reverse=True)), (X,)),

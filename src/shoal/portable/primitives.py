@@ -342,9 +342,9 @@ def _dynamic_slice(w: Writer, form: Form, params: Mapping, x: Value, *starts: Va
         rest = [i for i in range(len(x.shape)) if i != axis]
         index = w.index(starts[axis], x.shape[axis])
         if index is starts[axis]:  # not the index of an element of the user's array, which is within it
-            last, form_of_index = _number(x.shape[axis] - 1, index), Form(index.shape, index.dtype)
-            index = w.elementwise("max", form_of_index, index, _number(0, index))
-            index = w.elementwise("min", form_of_index, index, last)
+            scalar, last = Form((), index.dtype), x.shape[axis] - 1
+            index = w.elementwise("max", scalar, index, _number(0, scalar))
+            index = w.elementwise("min", scalar, index, _number(last, scalar))
         row = w.write("rows", Form(tuple(x.shape[i] for i in rest), x.dtype), w.transpose(x, [axis, *rest]), index)
         return w.reshape(row, form.shape)
     return w.write("dynamic_slice", form, x, *starts, sizes=form.shape)

@@ -87,7 +87,7 @@ def readme(kind: str, about: Mapping[str, str], interface: Interface, weights: M
     arrays = [(f"observation{at}", part.value) for at, part in zip(places, interface.observation, strict=True)]
     if interface.mask:
         arrays.append(("mask, of the allowed actions", interface.mask))
-    arrays += [("action, returned", interface.action)]
+    arrays.append(("action, returned", interface.action))
     read = "".join(f"| {name} | {value.dtype} | {list(value.shape)} |\n" for name, value in arrays)
     total = sum(x.size for x in weights.values())
     layers = "".join(f"| {name} | {x.dtype} | {list(x.shape)} | {x.size:,} |\n" for name, x in weights.items())
