@@ -1,4 +1,4 @@
-"""Draw the diagrams of the pages on architecture, evolution and cheap talk: SVG files in docs/images.
+"""Draw the diagrams of the pages on architecture, evolution, cheap talk and verification: SVG files in docs/images.
 
     python docs/diagrams.py
 
@@ -208,8 +208,36 @@ def cheap_talk() -> str:
     return svg(960, 440, "Messages while an agent trains, and messages to a trained agent", parts)
 
 
+def verify() -> str:
+    """A run of twelve records, its checkpoints, and the parts that are executed again."""
+    width, left, step, top = 760, 96, 52, 78
+    kept, again = (4, 8, 11, 12), ((0, 3, "from the spec, while there is time"), (4, 8, ""), (11, 12, ""))
+    parts = [text(left + 6 * step, 30, "the run: 12 records, checkpoints after some of them", 15, weight="bold")]
+    parts += [box(left + n * step + 3, top, step - 6, 34, PURE) for n in range(12)]
+    parts += [text(left + (n + 0.5) * step, top + 22, str(n + 1), 13) for n in range(12)]
+    parts += [text(left - 10, top + 22, "spec.json", 13, FAINT, at="end")]
+    for n in kept:
+        x = left + n * step
+        parts += [f'<path d="M{x} {top - 4} l7 -11 l-14 0 z" fill="{FAINT}"/>']
+        parts += [arrow(x, top + 40, x, top + 66)] * (n in {first for first, *_ in again})
+    parts.append(arrow(left, top + 40, left, top + 66))
+    for first, last, words in again:
+        x, length = left + first * step, (last - first) * step
+        parts += [box(x, top + 70, length, 34, EDGE)]
+        parts += [text(x + length / 2, top + 124, words, 12, FAINT)] if words else []
+    note = "executed again: every bit must be that of the run"
+    parts.append(text(left + 8 * step, top + 124, note, 12, FAINT))
+    return svg(width, top + 144, "A run, its checkpoints, and the parts that are executed again", parts)
+
+
 if __name__ == "__main__":
-    drawings = {"packages": packages, "update": update, "evolution": evolution, "cheap-talk": cheap_talk}
+    drawings = {
+        "packages": packages,
+        "update": update,
+        "evolution": evolution,
+        "cheap-talk": cheap_talk,
+        "verify": verify,
+    }
     for name, draw in drawings.items():
         (IMAGES / f"{name}.svg").write_text(draw())
         print(f"docs/images/{name}.svg")

@@ -110,6 +110,8 @@ from .training.result import Result as Result
 from .training.result import load as load
 from .training.result import load_result as load_result
 from .training.stopping import Stopped as Stopped
+from .training.verification import Verification as Verification
+from .training.verification import verify as verify
 from .viz.animation import animate as animate
 from .viz.comparison import plot_comparison as plot_comparison
 from .viz.videos import render as render

@@ -1,4 +1,4 @@
-"""The commands that use a finished run: `shoal eval`, `render`, `plot`, `compare`, `export` and `record`."""
+"""The commands that use a finished run: `shoal eval`, `render`, `plot`, `compare`, `verify`, `export` and `record`."""
 
 import json
 import shutil
@@ -256,3 +256,15 @@ def test_the_bot_of_minigrid_is_recorded(capsys, tmp_path):
         status, out, err = say(capsys, *words, "--steps", "40", "--out", str(file))
     assert status == 0 and out.startswith("the bot solved 64 of 64 levels\n"), err
     assert shoal.load_demonstrations(file).obs["image"].shape[1:] == (7, 7, 3)
+
+
+def test_verify_prints_what_was_compared_and_its_status_is_that_of_the_run(run, tmp_path, capsys):
+    folder = shutil.copytree(run, tmp_path / "run")
+    status, out, _ = say(capsys, "verify", folder, "--at-most", "0")
+    rows = [line.split()[:2] for line in out.splitlines()]
+    assert status == 1 and ["same", "summary.json"] in rows
+    assert out.splitlines()[-1].endswith("not verified; 0 % of all records of members were executed again")
+    (folder / "metrics.jsonl").write_text("")
+    status, out, _ = say(capsys, "verify", folder, "--at-most", "0")
+    assert status == 1 and ["differs", "metrics.jsonl"] in [line.split()[:2] for line in out.splitlines()]
+    assert "must be a number of minutes" in refused(capsys, "verify", folder, "--at-most", "-1")

@@ -64,9 +64,18 @@ def test_log_lines_are_rewritten_from_the_curves(tmp_path):
     folder, lines = RunFolder(tmp_path), tmp_path / "metrics.jsonl"
     fingerprints = write_records(folder, 3)
     before = lines.read_text().splitlines()
-    lines.unlink()
     records = Records.load(folder, 2, 2, fingerprints[1])
-    assert lines.read_text().splitlines() == before[:2] and len(records) == 2
+    assert records.lines().splitlines() == before[:2] and len(records) == 2
+
+
+def test_records_of_some_members_are_those_that_these_members_alone_would_have(tmp_path):
+    folder = RunFolder(tmp_path)
+    records = Records.load(folder, 2, 3, write_records(folder, 3)[-1])
+    chosen = records.of(np.array([1, 1, 0]))
+    for name, column in records.arrays().items():
+        expected = column if column.ndim == 1 else column[:, [1, 1, 0]]
+        np.testing.assert_array_equal(chosen.arrays()[name], expected, err_msg=name)
+    assert records.of(np.arange(2)).fingerprint() == records.fingerprint() != chosen.fingerprint()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04", b"half of something"])

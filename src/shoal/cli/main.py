@@ -50,6 +50,7 @@ COMMANDS = {
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
     "report": Command("shoal.cli.runs", "write_report", "write an HTML page about runs, a population or a study"),
     "compare": Command("shoal.cli.compare", "compare_runs", "compare runs or groups of runs, over many environments"),
+    "verify": Command("shoal.cli.verify", "verify", "execute parts of a run again, and compare every bit"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),
     "export-config": Command(
         "shoal.cli.config", "export_config", "write the hyperparameters of a run as a preset file"
@@ -84,7 +85,8 @@ def main(words: list[str] | None = None) -> int:
       shoal report runs/ppo-CartPole-v1
 
     The exit status is 0, or 2 for a mistake in the input. If a signal stopped a run, which was saved first, it is 128
-    plus the number of the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after the terminal was closed.
+    plus the number of the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after the terminal was closed. `shoal
+    doctor` returns 1 if something needs attention, and `shoal verify` if a run is not verified.
     """
     if words is not None:
         return _run(list(words))

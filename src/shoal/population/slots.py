@@ -138,6 +138,11 @@ class Slots(Selector):
         return fed
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether the trials are in the spec, and do not come from a study."""
+        return self.settings is not None
+
+    @property
     def ends_run(self) -> bool:
         """True: the run ends with its last trial."""
         return True

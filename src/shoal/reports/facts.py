@@ -14,6 +14,7 @@ from shoal.training.folder import RunFolder
 from shoal.training.generations import is_evolution, planned_steps
 from shoal.training.records import member_scores, score_summary
 from shoal.training.result import Result
+from shoal.training.verification import ALTERED, in_words
 from shoal.viz.run_data import RunData
 
 
@@ -33,6 +34,7 @@ class Facts:
         self.curves: dict[str, np.ndarray] = self._read(lambda: self.result.curves, {})
         self.summary: dict[str, Any] = self._read(lambda: self.result.summary, {}) if self.is_finished else {}
         self.provenance: dict[str, Any] = self._read(lambda: RunFolder(folder).read_json("provenance.json"), {})
+        self.verified: str = self._read(lambda: in_words(RunFolder(folder)), "")
 
     def _read(self, read: Any, otherwise: Any) -> Any:
         try:
@@ -140,6 +142,9 @@ class Facts:
                     cut, counted(episodes, "evaluation episode"), self.summary.get("longest_evaluation_episode", 0)
                 )
             )
+        if self.verified.startswith(ALTERED):
+            words = "<strong>The files of this run contradict each other</strong>; <code>shoal verify</code>: {}."
+            notes.append(Html(words).format(self.verified))
         if self.curves and not self.is_evaluated and self.is_finished and not self.is_evolution:
             notes.append(Html("The run was trained without evaluations: all returns are those of training."))
         return notes

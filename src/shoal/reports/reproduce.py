@@ -46,6 +46,7 @@ def provenance_section(facts: Facts) -> Section:
         shoal=packages.pop("shoal", ""),
         packages=packages,
         devices=_devices(made),
+        verified=facts.verified,
         spec=text if len(text) <= LONGEST_SPEC else "",
     )
     return Section("provenance", "Provenance", [content])

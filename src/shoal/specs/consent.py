@@ -33,10 +33,13 @@ def has_consent(source: str) -> bool:
     """Return whether a Python file or a module may be imported, though only a file of data names it."""
     if source.endswith(".py"):
         return loaded_file(Path(source)) is not None or _is_marked(source)
+    return source in sys.modules or is_installed_part(source) or not _exists(_top(source)) or _is_marked(source)
+
+
+def is_installed_part(source: str) -> bool:
+    """Return whether a module is shoal's, or of an installed package that registers agents or environments."""
     plug_ins = (point for registry in REGISTRIES for point in entry_points(group=registry.group))
-    packages = ["shoal", *(point.module.split(".")[0] for point in plug_ins)]
-    top = source.split(".")[0]
-    return source in sys.modules or top in packages or not _exists(top) or _is_marked(source)
+    return not source.endswith(".py") and _top(source) in ["shoal", *(_top(point.module) for point in plug_ins)]
 
 
 def check_consent(source: str) -> None:
@@ -81,6 +84,10 @@ def _mark(source: str) -> Path | None:
     digest = hashlib.sha256(f"{file.resolve()}\n".encode())
     digest.update(b"" if is_installed(file) else file.read_bytes())
     return _folder() / digest.hexdigest()
+
+
+def _top(module: str) -> str:
+    return module.split(".")[0]
 
 
 def _exists(top: str) -> bool:

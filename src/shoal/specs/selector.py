@@ -119,6 +119,11 @@ class Selector(Struct, abc.ABC):
         """Whether members that stopped because of NaN or infinity are replaced, and so not reported one by one."""
         return False
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether its decisions follow from the spec, and not from something outside of the run folder."""
+        return True
+
     def bind(self: Bound, agent: Agent, env: Env, given: UserChoices) -> Bound:
         """Return this selector with the fields filled in that follow from the agent and the environment of a run.
 

@@ -14,7 +14,7 @@ from typing import Any
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import UntrustedError
-from shoal.specs.consent import HOW, UNNAMED, has_consent, import_source, remember, source_of
+from shoal.specs.consent import HOW, UNNAMED, has_consent, import_source, is_installed_part, remember, source_of
 from shoal.specs.describe import Described, inside
 from shoal.specs.disk import replace
 from shoal.specs.settings import is_of_env
@@ -155,6 +155,11 @@ def _sources(parts: Iterable[Described]) -> list[str]:
     """Return the files and modules that parts need, those of shoal too."""
     named = (source_of(part.name) for part in parts if part.kind in ("class", "function", "env"))
     return list(dict.fromkeys(filter(None, named)))
+
+
+def foreign_sources(spec: RunSpec) -> list[str]:
+    """Return the files and modules that a spec needs and that are not shoal's or a registering package's."""
+    return [source for source in _sources(parts_of(spec)) if not is_installed_part(source)]
 
 
 def files_of(parts: Iterable[Described]) -> list[str]:

@@ -128,6 +128,17 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
     return jax.tree.unflatten(structure, [_from_numpy(arrays[name], leaf) for name, leaf in expected.items()])
 
 
+def check(directory: Path, spec: str) -> dict[str, Any]:
+    """Compare every file of a checkpoint with its manifest, and return the manifest. Raises as `restore`."""
+    directory = _complete(directory)
+    manifest = _read_manifest(directory)
+    if manifest["spec"] != spec:
+        raise of_another_run(directory, manifest["spec"], spec)
+    for part, entry in manifest["parts"].items():
+        _read_arrays(directory, part, entry)
+    return manifest
+
+
 def spec_of(directory: Path) -> str:
     """Return the hash of the spec of the run that saved a checkpoint. Raises CheckpointError as `read_about`."""
     return _read_manifest(_complete(directory))["spec"]

@@ -209,6 +209,12 @@ class RunFolder:
             changes.append(f"another form of the compiled programs ({', '.join(fields)})")
         return changes
 
+    def note_resume(self, updates: int, changes: list[str]) -> None:
+        """Add to the provenance that the run goes on elsewhere, after so many updates."""
+        there = self.read_json("provenance.json")
+        resumed = [*there.get("resumed", []), {"updates": updates, "changes": changes}]
+        self.write_json("provenance.json", {**there, "resumed": resumed})
+
     def replace(self, name: str, write: Callable[[Path], object]) -> None:
         """Write a file under a temporary name with `write(path)`, then rename it."""
         replace(self.path / name, write)

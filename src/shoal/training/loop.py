@@ -141,11 +141,12 @@ class Run:
             self._extend()
             if others := change_options(self.folder, spec):
                 self.sinks.say(others)
-            if changed := self.folder.provenance_changes(self._provenance()):
+            if changed := self.folder.provenance_changes(self.provenance()):
                 self.sinks.say(f"resumed on another system, so last digits may differ: {'; '.join(changed)}")
+                self.folder.note_resume(self.state.updates, changed)
         else:
             self._begin()
-            self.folder.write_json("provenance.json", self._provenance())
+            self.folder.write_json("provenance.json", self.provenance())
             keep(self.folder.path, spec)
             self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
         self.state = self.state.replace(compile_seconds=self.state.compile_seconds + compile_seconds)
@@ -208,10 +209,19 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """Return scores of the last and the best evaluation (overall, per setting, per member) and the times in s."""
-        curves = self.records.arrays()
-        last = member_scores(curves)
         total = time.perf_counter() - self.started
         parts = {name: getattr(self.state, name) for name in ("compile_seconds", "train_seconds", "eval_seconds")}
+        return {
+            **self.results(),
+            **parts,
+            "other_seconds": total - sum(parts.values()),  # set up members, write records and checkpoints, select
+            "total_seconds": total,
+        }
+
+    def results(self) -> dict[str, Any]:
+        """Return the parts of the summary that follow from the curves and the newest checkpoint."""
+        curves = self.records.arrays()
+        last = member_scores(curves)
         names, best = self.plan.names(self.state.roster), self.state.best_return
         return {
             "agent": self.plan.spec.agent,
@@ -230,9 +240,6 @@ class Run:
             "longest_evaluation_episode": self.plan.horizon,
             "evaluation_episodes_cut_off": self.state.eval_cut,  # of all members together, in the last evaluation
             "steps_per_second": self._steps_trained() / max(self.state.train_seconds, 1e-9),
-            **parts,
-            "other_seconds": total - sum(parts.values()),  # set up members, write records and checkpoints, select
-            "total_seconds": total,
         }
 
     def _scores_of_settings(self, scores: np.ndarray) -> list[dict[str, Any]]:
@@ -559,18 +566,24 @@ class Run:
         saved = checkpoint.saved(self.folder.checkpoints)
         for number, path in enumerate(saved):
             try:
-                self._restore_from(path)
+                self.restore(path)
             except DamagedError as error:
                 if path == saved[-1]:
                     raise
                 self.sinks.say(f"{error} Going on from the checkpoint before it")
             else:
                 checkpoint.keep_newest(self.folder.checkpoints, max(2, number + 1))
-                return
-        self._begin()
-        self.records = Records.load(self.folder, self.plan.members, 0, {})
+                break
+        else:
+            self._begin()
+        lines = self.records.lines()
+        self.folder.replace("metrics.jsonl", lambda path: path.write_text(lines))
 
-    def _restore_from(self, path: Path) -> None:
+    def restore(self, path: Path) -> None:
+        """Take everything from a checkpoint of the run and from its curves. No file is written.
+
+        Raises CheckpointError or DamagedError if the checkpoint or the curves are damaged or of another run.
+        """
         about, spec = checkpoint.read_about(path), self.folder.spec_hash
         self.state = self._first_state()  # a checkpoint is restored into its structure
         members = checkpoint.restore(path, checkpoint.LEARNERS, self.population.shapes(), spec)
@@ -593,6 +606,35 @@ class Run:
     def _first_state(self) -> RunState:
         return RunState.first(self.plan.roster, self.plan.selector, stream(self.key, "selector"))
 
+    def take_over(self, other: "Run", rows: np.ndarray) -> None:
+        """Go on from the members `rows` [M] of another run, as they are now, with their records.
+
+        With a selector they are all members, in their order, because it may mix them.
+        """
+        state, members = other.state, other.population.to_host()
+        of = state if self.plan.selector is not None else self.state
+        self.records = other.records.of(rows)
+        self.state = state.replace(
+            roster=of.roster,
+            next_occupant=of.next_occupant,
+            best_return=np.where(other.has_best_policy, state.best_return, -np.inf)[rows],
+            reached=None if state.reached is None else state.reached[rows],
+        )
+        if other.best_policy is not None:  # else there was no evaluation yet
+            now, is_best = other._policies_of(members), other.has_best_policy
+            best = jax.tree.map(lambda best, now: _rows_where(is_best, best, now), other.best_policy, now)
+            self.best_policy = jax.tree.map(lambda x: x[rows], best)
+        self.population.load(jax.tree.map(lambda x: x[rows], members), self.state.roster)
+        self._seconds_before = other._seconds_before
+
+    @property
+    def has_best_policy(self) -> np.ndarray:
+        """Bool [M]: whether `best_policy` is of the best evaluation so far, and not of one after this checkpoint."""
+        if self.best_policy is None:
+            return np.zeros(self.plan.members, bool)
+        returns = checkpoint.about_of(self.folder.best)["returns"]
+        return np.asarray([-np.inf if best is None else best for best in returns]) == self.state.best_return
+
     def _restore_best(self, members: Any) -> None:
         if not any(self.plan.evaluates(record) for record in range(len(self.records))):
             return  # there was no evaluation yet
@@ -603,7 +645,8 @@ class Run:
             self.state = self.state.replace(best_return=np.full(self.plan.members, -np.inf))
             self.sinks.say(f"{error} The best policies so far are lost; the best ones from here on are kept")
 
-    def _provenance(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
+        """Return where and with which versions this process runs."""
         placement = self.plan.placement
         devices = list(placement.mesh.devices.flat) if placement.mesh else jax.local_devices()[:1]
         origin = provenance(placement.block, placement.workers, devices)

@@ -79,6 +79,27 @@ class Plan:
         """The number M of slots: settings times seeds."""
         return len(self.roster.seed_index)
 
+    def of_members(self, rows: np.ndarray) -> "Plan":
+        """Return the plan of a run of the members `rows` [N] only. Its programs have the sizes of this plan."""
+        seeds, roster = self.spec.seeds, self.roster
+        hyperparameters = jax.tree.map(lambda x: x[rows], roster.hyperparameters)
+        size = min(len(rows), max(w.stop - w.start for w in self.waves))
+        agent, split = self.agent, self.placement.split
+        return dataclasses.replace(
+            self,
+            spec=dataclasses.replace(self.spec, seeds=1),
+            settings=[self.settings[m // seeds] for m in rows],
+            roster=first_roster(hyperparameters, roster.seed_index[rows]),
+            waves=[slice(i, min(i + size, len(rows))) for i in range(0, len(rows), size)],
+            placement=make_placement(
+                size,
+                0 if self.placement.mesh else self.placement.block,
+                members_per_call=agent.members_per_call,
+                weights_per_step=agent.weights_per_step,
+                split=split,
+            ),
+        )
+
     @property
     def updates(self) -> int | None:
         """The number of updates of the whole run; None if a selector decides when it ends."""

@@ -61,8 +61,10 @@ class Population:
         self.programs: Programs | None = None
 
     def compile(self) -> float:
-        """Compile all programs and return the seconds that this took."""
+        """Compile all programs, unless there are some, and return the seconds that this took."""
         started = time.perf_counter()
+        if self.programs is not None:
+            return 0.0
         placement, plan = self.plan.placement, self.plan
         first = plan.waves[0]
         agent, env, seed = (self._spread(x, first)[0] for x in (self._agents, self._envs, self.roster.seed_index))

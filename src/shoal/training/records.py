@@ -99,7 +99,7 @@ class Records:
 
     @classmethod
     def load(cls, folder: RunFolder, members: int, records: int, fingerprint: dict[str, Any]) -> "Records":
-        """Read the first `records` rows of a run to resume it, and write `metrics.jsonl` again from them.
+        """Read the first `records` rows of a run, to go on from them.
 
         Raises DamagedError for curves that cannot be read or do not have this `fingerprint`.
         """
@@ -109,10 +109,22 @@ class Records:
             self.columns = {name: [np.asarray(row) for row in rows] for name, rows in columns.items()}
             self._dtypes = {name: column.dtype for name, column in columns.items()}
             self._digest.update(_hashed(columns))
-        rows = ({name: column[i] for name, column in self.columns.items()} for i in range(records))
-        text = "".join(as_line(_line(row)) for row in rows)
-        folder.replace("metrics.jsonl", lambda path: path.write_text(text))
         return self
+
+    def lines(self) -> str:
+        """Return the text of `metrics.jsonl`, which follows from the curves."""
+        rows = ({name: column[i] for name, column in self.columns.items()} for i in range(len(self)))
+        return "".join(as_line(_line(row)) for row in rows)
+
+    def of(self, rows: np.ndarray) -> "Records":
+        """Return the records of the members `rows` [N] only; a member may be there several times."""
+        chosen = Records(len(rows))
+        for name, column in self.columns.items():
+            dtype = self._dtypes[name]
+            chosen.columns[name] = [np.asarray(x if np.ndim(x) == 0 else x[rows], dtype) for x in column]
+        for i in range(len(self)):
+            chosen._count({name: column[i] for name, column in chosen.columns.items()})
+        return chosen
 
 
 def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndarray:

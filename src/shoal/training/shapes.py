@@ -128,6 +128,7 @@ FILES: dict[str, Any] = {
         "cores": Maybe(int),
         "form": Maybe(dict),
         "env_revision": Maybe(int),
+        "resumed": Maybe([{"updates": int, "changes": [str]}]),
         "exported": Maybe({"run": str, "member": int, "name": str, "weights": str, "half": Maybe(bool)}),
     },
     "summary.json": {
@@ -147,6 +148,7 @@ FILES: dict[str, Any] = {
         **{name: Maybe(NUMBER) for name in ("steps_per_second", *SECONDS)},
         "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
     },
+    "verified.json": {"outcome": str, "share": NUMBER, "time": str, "cpu": str, "hashes": Each(str)},
     "tracking.json": {
         "key": str,
         "to": [str],
