@@ -1,4 +1,4 @@
-"""Draw the diagrams of the pages on architecture, evolution, cheap talk and verification: SVG files in docs/images.
+"""Draw the diagrams of five pages of the documentation: SVG files in docs/images.
 
     python docs/diagrams.py
 
@@ -230,6 +230,24 @@ def verify() -> str:
     return svg(width, top + 144, "A run, its checkpoints, and the parts that are executed again", parts)
 
 
+def branch() -> str:
+    """A run, and twins that leave it at a checkpoint."""
+    width, x0, fork, x1, y = 760, 40, 300, 700, 120
+    parts = [
+        f'<path d="M{x0} {y} L{x1} {y}" stroke="{INK}" stroke-width="3"/>',
+        text(x0, y - 14, "the run", 14, weight="bold", at="start"),
+        text(x1, y + 20, "twin without a change: the bits of the run", 13, FAINT, at="end"),
+        f'<circle cx="{fork}" cy="{y}" r="6" fill="{INK}"/>',
+        text(fork, y + 28, "checkpoint after record 10", 13, FAINT, at="end"),
+    ]
+    for height, color, words in ((-70, "#0072b2", "learning_rate = 3e-4"), (80, "#d55e00", "learning_rate = 3e-5")):
+        curve = f"M{fork} {y} C{fork + 90} {y}, {fork + 120} {y + height}, {x1} {y + height}"
+        parts.append(f'<path d="{curve}" stroke="{color}" stroke-width="3" fill="none"/>')
+        parts.append(text(x1, y + height - 12, words, 13, color, at="end"))
+    parts.append(text(x0, 30, "twins: same seeds, same random numbers, one other value", 13, FAINT, at="start"))
+    return svg(width, 232, "A run, and twins that leave it at a checkpoint", parts)
+
+
 if __name__ == "__main__":
     drawings = {
         "packages": packages,
@@ -237,6 +255,7 @@ if __name__ == "__main__":
         "evolution": evolution,
         "cheap-talk": cheap_talk,
         "verify": verify,
+        "branch": branch,
     }
     for name, draw in drawings.items():
         (IMAGES / f"{name}.svg").write_text(draw())

@@ -80,6 +80,8 @@ from .specs.selector import REST as REST
 from .specs.selector import Selector as Selector
 from .specs.selector import Standing as Standing
 from .specs.selector import Turnover as Turnover
+from .studies.branches import Branches as Branches
+from .studies.branches import branch as branch
 from .studies.bsuite import BsuiteResult as BsuiteResult
 from .studies.bsuite import bsuite as bsuite
 from .studies.evolution import evolve as evolve

@@ -53,7 +53,7 @@ def literal(value: Any, deep: bool = False) -> str:
 
 def _is_literal(spec: RunSpec) -> bool:
     """Return whether a call of `shoal.train` with numbers, texts, lists and tuples describes the whole run."""
-    if spec.selector is not None or spec.init or spec.first_steps or spec.devices_per_member:
+    if spec.selector is not None or spec.init or spec.branch or spec.first_steps or spec.devices_per_member:
         return False
     if ":" in spec.agent + spec.env or any(isinstance(part, Described) for _, part in spec.parts()):
         return False

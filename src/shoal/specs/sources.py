@@ -65,11 +65,14 @@ def values_with_trusted_files(
 def without_folders(spec: RunSpec) -> RunSpec:
     """Return the spec that may leave this machine: of files it has only the paths of their copies in the folder.
 
-    Of the run that it began with it has the name.
+    Of the runs that it began with it has the names.
     """
-    run = str(spec.init.get("run", ""))
-    init = {**spec.init, "run": run if run.startswith(ZOO_PREFIX) else Path(run).name} if spec.init else spec.init
-    return dataclasses.replace(_moved(spec, _copies(spec)), init=init)
+
+    def named(origin: Mapping[str, Any]) -> Mapping[str, Any]:
+        run = str(origin.get("run", ""))
+        return {**origin, "run": run if run.startswith(ZOO_PREFIX) else Path(run).name} if origin else origin
+
+    return dataclasses.replace(_moved(spec, _copies(spec)), init=named(spec.init), branch=named(spec.branch))
 
 
 def check_sources(

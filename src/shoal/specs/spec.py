@@ -33,7 +33,7 @@ from shoal.specs.settings import AgentEnv, apply, hyperparameters, join, replace
 ZOO_PREFIX = "zoo:"  # of the name of a run that is part of the package
 LONGEST_TEXT = 80  # characters of a value in a message about differences
 MOST_SETTINGS = 20_000  # of a run; planning so many takes about a minute
-EMPTY = ("selector", "points", "init", "sources")  # which the file omits where they are empty
+EMPTY = ("selector", "points", "init", "branch", "sources")  # which the file omits where they are empty
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +59,7 @@ class RunSpec(RunOptions):
     points: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     selector: Any = None  # a `specs.selector.Selector` that may change the population, or its description
     init: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # run, member and weights that members begin with
+    branch: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # run and record that members are twins of
     sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the user's own files, by path
 
     def __post_init__(self) -> None:
@@ -78,7 +79,7 @@ class RunSpec(RunOptions):
     def to_json(self) -> dict[str, Any]:
         """Return the spec as data for JSON. It has only the name of what cannot be described (lambdas, for example)."""
         own = [field.name for field in dataclasses.fields(self) if field.name not in OPTIONS]
-        names = [*own[:-2], *OPTIONS, *own[-2:]]  # `init` and `sources` come after the options
+        names = [*own[:-3], *OPTIONS, *own[-3:]]  # `init`, `branch` and `sources` come after the options
         data = {name: to_json(getattr(self, name)) for name in names}
         omitted = {name for name in EMPTY if not data[name]}
         omitted |= {n for n, field in OPTIONS.items() if field.metadata["is_omitted"] and data[n] == field.default}

@@ -17,7 +17,7 @@ import numpy as np
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import key_words
 from shoal.core.struct import hyper_fields, info_of
-from shoal.specs.roster import NOBODY
+from shoal.specs.roster import NOBODY, Roster
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder, json_ready
 from shoal.training.host_envs import needs_host
@@ -111,7 +111,7 @@ class Execution:
             wrong = "its policies are not those of its learners"
         elif not (is_best.any(axis=0) | np.isneginf(state.best_return)).all():
             wrong = "its best returns are not in the curves"
-        elif self.plan.selector is None and _differing(state.roster._asdict(), self.plan.roster._asdict()):
+        elif self.plan.selector is None and _differing(_unborn(state.roster), _unborn(self.plan.roster)):
             wrong = "its roster is not that of spec.json"
         return Check(f"checkpoints/{path.name}", DIFFERS if wrong else SAME, wrong or "its policies, scores and roster")
 
@@ -171,6 +171,7 @@ class Execution:
             or self.plan.selector is not None
             or spec.stop_at is not None
             or spec.init.get("member") == "all"
+            or spec.branch
             or self.plan.placement.mesh
         ):
             return np.arange(members)[None]
@@ -284,6 +285,11 @@ class Execution:
         must_agree = not self.changes or not EXACT.isdisjoint(found)
         outcome = DIFFERS if must_agree else CLOSE if all(found.values()) else FAR
         return outcome, f"{what} {next(iter(found))}".strip()
+
+
+def _unborn(roster: Roster) -> dict[str, Any]:
+    """Return a roster without `born`, which the spec does not determine: members of a branch began at its record."""
+    return {name: part for name, part in roster._asdict().items() if name != "born"}
 
 
 def _evaluations(curves: Mapping[str, np.ndarray], records: int, occupant: np.ndarray) -> np.ndarray:

@@ -109,6 +109,10 @@ class RunFolder:
                 for folder in self.made:
                     folder.rmdir()
 
+    def checkpoint(self, updates: int) -> Path:
+        """Return the path of the checkpoint after so many updates."""
+        return self.checkpoints / f"step-{updates:012d}"
+
     def write_json(self, name: str, data: Any) -> None:
         """Write one JSON file."""
         text = json.dumps(json_ready(data), indent=1)

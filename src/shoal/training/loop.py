@@ -38,8 +38,8 @@ from shoal.training.host_envs import needs_host
 from shoal.training.host_population import HostPopulation
 from shoal.training.lives import best_members, hyperparameters_in, newest_returns, training_returns
 from shoal.training.pieces import Pieces
-from shoal.training.plan import Plan, schedule_of
-from shoal.training.policy import Policies, policy_states, upgraded
+from shoal.training.plan import Plan, make_plan, schedule_of
+from shoal.training.policy import Policies, check_complete, policy_states, upgraded
 from shoal.training.population import Population
 from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records, member_scores, score_summary
@@ -149,6 +149,8 @@ class Run:
             self.folder.write_json("provenance.json", self.provenance())
             keep(self.folder.path, spec)
             self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
+            if self.best_policy is not None:  # of the run that it is a branch of
+                self._save_best()
         self.state = self.state.replace(compile_seconds=self.state.compile_seconds + compile_seconds)
         self.started = started - self._seconds_before
         if not self.is_over:
@@ -367,8 +369,11 @@ class Run:
         self.state = self.state.replace(best_return=best)
         old = policy if self.best_policy is None else self.best_policy
         self.best_policy = jax.tree.map(lambda new, kept: _rows_where(better, new, kept), policy, old)
+        self._save_best()
+
+    def _save_best(self) -> None:
         about = {
-            "returns": json_ready(best),
+            "returns": json_ready(self.state.best_return),
             "updates": self.state.updates,
             "agent_revision": self.plan.agent.revision,
         }
@@ -510,10 +515,9 @@ class Run:
             checkpoint.RUN: self.state.arrays(),
             **({checkpoint.TOTALS: self.population.totals()} if self._is_within_record else {}),
         }
-        target = self.folder.checkpoints / f"step-{self.state.updates:012d}"
         every = self.plan.spec.keep_checkpoints
         stays = every > 0 and len(self.records) % every == 0 and not self._is_within_record
-        checkpoint.save(target, parts, self.folder.spec_hash, about, stays=stays)
+        checkpoint.save(self.folder.checkpoint(self.state.updates), parts, self.folder.spec_hash, about, stays=stays)
         checkpoint.keep_newest(self.folder.checkpoints, 2)
 
     def _seconds_left(self) -> float | None:
@@ -523,9 +527,10 @@ class Run:
         return elapsed / self.state.updates * max(expected - self.state.updates, 0)
 
     def _steps_trained(self) -> int:
-        updates = np.full(self.plan.members, self.state.updates)
+        born = self.state.roster.born if self.plan.spec.branch else 0
+        updates = np.full(self.plan.members, self.state.updates) - born
         if (reached := self.state.reached) is not None:
-            updates = np.where(reached > 0, reached, updates)
+            updates = np.where(reached > 0, np.maximum(reached - born, 0), updates)
         return int(updates.sum()) * self.plan.agent.steps_per_update
 
     def _report_revision(self) -> None:
@@ -555,10 +560,43 @@ class Run:
         self.state = self._first_state()
         if self.plan.selector is not None:
             self.population.apply(np.arange(self.plan.members), self.state.roster)
+        if self.plan.spec.branch.get("record"):
+            self._begin_as_branch()
+            return
         self.population.begin()
         if self.plan.spec.init:
             members = with_policies(self.plan, self.population.to_host(), first_policies(self.plan))
             self.population.load(members, self.state.roster)
+
+    def _begin_as_branch(self) -> None:
+        """Begin with twins of the members of another run, as they were at one of its checkpoints.
+
+        A member has the seed index of its twin; each further seed is that twin with another random key.
+        """
+        branch = self.plan.spec.branch
+        folder = RunFolder(branch["run"])
+        if folder.spec_hash != branch["spec"]:
+            raise ValueError(f"{folder.path}, of which this run is a branch, is another run by now.")
+        trunk = Run(make_plan(check_complete(folder)), folder)
+        trunk.restore(folder.checkpoint(trunk.plan.boundary(branch["record"] - 1)))
+        seeds, settings = trunk.plan.spec.seeds, len(trunk.plan.settings)
+        first = np.repeat(np.arange(settings) * seeds, branch["twins"])  # of each setting of this run
+        number = np.arange(self.plan.spec.seeds)
+        self.take_over(trunk, (first[:, None] + number % seeds).reshape(-1))
+        self._give_keys(np.tile(number >= seeds, len(first)))
+        roster = self.state.roster._replace(born=np.full(self.plan.members, self.state.updates))
+        self.state = self.state.replace(roster=roster, compile_seconds=0.0, train_seconds=0.0, eval_seconds=0.0)
+        self.population.set_roster(roster)
+        self._write_lines()
+
+    def _give_keys(self, flag: np.ndarray) -> None:
+        """Give the members where `flag` [M] is true random keys that depend on their seed index."""
+        roster, no = self.state.roster, np.zeros(len(flag), bool)
+        self.population.renew(False, flag, no, no, roster._replace(occupant=roster.seed_index.astype(np.int64)))
+
+    def _write_lines(self) -> None:
+        lines = self.records.lines()
+        self.folder.replace("metrics.jsonl", lambda path: path.write_text(lines))
 
     def _restore(self) -> None:
         """Restore the newest checkpoint that is not damaged; if none was saved yet, begin the run."""
@@ -576,8 +614,7 @@ class Run:
                 break
         else:
             self._begin()
-        lines = self.records.lines()
-        self.folder.replace("metrics.jsonl", lambda path: path.write_text(lines))
+        self._write_lines()
 
     def restore(self, path: Path) -> None:
         """Take everything from a checkpoint of the run and from its curves. No file is written.

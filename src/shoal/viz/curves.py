@@ -8,7 +8,9 @@ import numpy as np
 
 from shoal.ops.statistics import FEWEST, iqm_band
 from shoal.specs.spec import file_name
+from shoal.training.branching import columns_of
 from shoal.training.comparison import env_key, env_label
+from shoal.training.result import Result
 from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces, evenly
 from shoal.viz.evolution import plot_evolution
 from shoal.viz.heatmap import plot_sweep
@@ -40,6 +42,8 @@ def plot_figures(folder: str | Path) -> list[Path]:
         return paths
     run = RunData(folder)
     paths = [plot_run(run.folder)]
+    if run.spec.branch:
+        paths.append(plot_branches(run.folder))
     fields = run.spec.varying
     if run.spec.selector is not None:
         paths += plot_lives(run.folder)
@@ -75,6 +79,23 @@ def plot_run(
     out = out or run.folder / "figures" / f"{file_name(name)}.png"
     y_label = run.label_of(metric) if metric else "episode return"
     return learning_curves(curves, out, X_AXES[x][1], title, target, y_label, unit="member" if by else "seed", log=log)
+
+
+def plot_branches(folder: str | Path, out: str | Path | None = None) -> Path:
+    """Draw the run up to the record of a branch, and from there its twins, into `figures/branches.png` or to `out`."""
+    run, branch = RunData(folder), Result(folder)
+    curves, record = branch.curves, branch.spec.branch["record"]
+    steps, shown = curves["env_steps"], []
+    for name, members in [*columns_of(branch).items()][: len(PALETTE)]:
+        start = 0 if name == "unchanged" else max(record - 1, 0)
+        trained, evaluated = (curves[column][start:, members] for column in ("train_return", "eval_return"))
+        y = evaluated if np.isnan(trained).all() else trained
+        shown.append(Curve(name, steps[start:], y, evaluated))
+    chart = curves_chart(shown, shown, "twin", points=2000)
+    left_at = Levels(x=[float(steps[record - 1]) if record else 0.0], style="c6 dashed")
+    chart = chart._replace(marks=[*chart.marks, left_at])
+    title = f"{run.title}: branches from record {record}"
+    return draw(chart, out or run.folder / "figures" / "branches.png", title)
 
 
 def plot_runs(

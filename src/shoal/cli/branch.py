@@ -1,0 +1,92 @@
+"""`shoal branch`: continue a run from a checkpoint with twins that differ in one value."""
+
+import math
+from typing import Any
+
+from shoal.cli.parser import Line, Parser, whole_number
+
+
+def branch_parser() -> Parser:
+    """The options of the command."""
+    parser = Parser("branch", branch, "RUN --at RECORD --vary PATH=VALUES [options]", opens_run=True)
+    parser.add_argument("run", metavar="RUN", help="a finished run folder; also a branch")
+    at = "the record after which twins leave the run: one that has a checkpoint, 0 for the beginning, or `all`"
+    parser.add_argument("--at", required=True, type=_record, metavar="RECORD|all", help=at)
+    vary = (
+        "values of a hyperparameter, or of env.FIELD: PATH=A|B|C, PATH=LOW..HIGH, PATH=log(LOW,HIGH); may be repeated"
+    )
+    parser.add_argument("--vary", action="append", default=[], metavar="PATH=VALUES", help=vary)
+    about = "values of a range, evenly spaced (default 5)"
+    parser.add_argument("--values", type=whole_number, default=5, metavar="N", help=about)
+    about = "give every twin N more with other random keys"
+    parser.add_argument("--keys", type=whole_number, default=0, metavar="N", help=about)
+    parser.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default RUN-at-RECORD)")
+    parser.add_argument("--root", default="runs", metavar="DIR", help="parent folder of run folders (default runs)")
+    parser.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
+    parser.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
+    return parser
+
+
+def branch(line: Line) -> None:
+    """Continue a finished run from one of its checkpoints with twins of its members: one without a change, which has
+    the bits of the run, and one for each value. All are trained in one program. Prints the effect of each value on the
+    rest of the run, with paired intervals, and draws the branches.
+
+      shoal train ppo CartPole-v1 --seeds 8 --keep-checkpoints 4
+      shoal branch runs/ppo-CartPole-v1 --at 12 --vary "learning_rate=3e-5|3e-4"
+      shoal branch runs/ppo-CartPole-v1 --at 12 --vary env.gravity=5..15 --values 3
+      shoal branch runs/ppo-CartPole-v1 --at 12 --keys 16                      what chance alone does from there on
+      shoal branch runs/ppo-CartPole-v1 --at all --vary learning_rate=1e-4     when does it matter?
+    """
+    from shoal.cli.table import table
+    from shoal.studies.branches import branch as train_branches
+
+    options = line.options
+    found = train_branches(
+        options.run,
+        options.at,
+        _values(options.vary, options.values),
+        keys=options.keys,
+        name=options.name,
+        root=options.root,
+        figures=not options.no_figures,
+        progress=not options.no_progress,
+        trust_source=options.trust_source,
+    )
+    head = ("change", "record", "return", "mean", "difference", "95 % interval", "pairs")
+    rows = [
+        [e.change, e.record, e.score, e.mean, e.difference, _interval(e.low, e.high), e.pairs] for e in found.effects
+    ]
+    print(table(head, rows) if rows else "no value was changed: --vary names one")
+    same = "have" if found.has_bits_of_run else "do not have"
+    print(f"the twins without a change {same} the bits of the run")
+    folder = found.results[0].folder
+    print(folder.parent if options.at == "all" else folder)
+
+
+def _record(text: str) -> int | str:
+    return text if text == "all" else whole_number(text)
+
+
+def _values(texts: list[str], count: int) -> dict[str, list[Any]]:
+    """The values of each path: those in a list, or `count` of a range, evenly spaced on its scale."""
+    import numpy as np
+
+    from shoal.cli.search import read_search
+    from shoal.core.ranges import Range
+
+    if count < 1:
+        raise ValueError(f"--values {count} must be at least 1.")
+    found = {}
+    for path, span in read_search(texts, "--vary").items():
+        if span is None:
+            raise ValueError(f"--vary {path} has no values: write {path}=A|B or {path}=LOW..HIGH.")
+        between = Range.of(span)
+        if fault := between.fault():
+            raise ValueError(f"--vary {path}: the range {fault}.")
+        found[path] = [*between.values] or between.at(np.linspace(0, 1, count)).tolist()
+    return found
+
+
+def _interval(low: float, high: float) -> str:
+    return "-" if math.isnan(low) else f"[{low:.4g}, {high:.4g}]"

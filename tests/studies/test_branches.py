@@ -1,0 +1,152 @@
+"""`shoal.branch`: twins of a run that leave it at a record, and what their changes do."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shoal
+from commands import refused, say
+from listeners import Interrupt
+from shoal.core.errors import CheckpointError
+from shoal.training.checkpoint import saved
+from shoal.training.stopping import Stopped
+from tiny import SILENT
+
+RUN = {
+    "agent": "q-learning",
+    "env": "FrozenLake-v1",
+    "fields": {"num_steps": 250},
+    "steps": 12_000,
+    "records": 6,
+    "evaluations": 3,
+    "eval_episodes": 5,
+    **SILENT,
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A finished run of three seeds, with checkpoints after records 2, 4 and 5."""
+    folder = tmp_path_factory.mktemp("trunk") / "run"
+    return shoal.train(**RUN, seeds=3, keep_checkpoints=2, folder=folder).folder
+
+
+@pytest.fixture(scope="module")
+def found(run, tmp_path_factory):
+    """Branches of the run with two other learning rates."""
+    root = tmp_path_factory.mktemp("branches")
+    return shoal.branch(run, 2, {"learning_rate": [0.0, 0.9]}, root=root, name="rates", **SILENT)
+
+
+def same_curves(one, other, members, records=slice(None)):
+    """Whether the curves of some members of a branch are those of all members of a run."""
+    names = [name for name in other.curves if name != "wall_seconds"]
+    return all(
+        np.array_equal(
+            one.curves[name][records] if one.curves[name].ndim == 1 else one.curves[name][records, members],
+            other.curves[name][records],
+            equal_nan=True,
+        )
+        for name in names
+    )
+
+
+def test_a_twin_without_a_change_has_the_bits_of_the_run_and_others_leave_it(run, found):
+    trunk, branch = shoal.load_result(run), found.results[0]
+    assert found.has_bits_of_run and branch.spec.members == 9
+    assert same_curves(branch, trunk, [0, 1, 2])
+    for changed in ([3, 4, 5], [6, 7, 8]):
+        assert same_curves(branch, trunk, changed, slice(2))
+        assert not same_curves(branch, trunk, changed)
+    assert shoal.verify(branch.folder).outcome == "verified"
+
+
+def test_effects_are_those_of_pairs(found):
+    branch = found.results[0]
+    last = branch.curves["eval_return"][-1].reshape(3, 3)
+    effects = {effect.change: effect for effect in found.effects if effect.score == "last evaluation"}
+    assert [*effects] == ["learning_rate=0.0", "learning_rate=0.9"]
+    for i, effect in enumerate(effects.values(), 1):
+        assert effect.difference == pytest.approx((last[i] - last[0]).mean())
+        assert (effect.record, effect.pairs) == (2, 3) and np.isnan(effect.low)
+
+
+def test_other_keys_make_more_pairs(run, tmp_path):
+    found = shoal.branch(run, 4, {"learning_rate": [0.9]}, keys=1, root=tmp_path, **SILENT)
+    branch = found.results[0]
+    assert found.has_bits_of_run and branch.spec.members == 12
+    keys = np.asarray(branch.curves["train_return"][4:])
+    unchanged, others = keys[:, :3], keys[:, 3:6]
+    assert not np.array_equal(unchanged, others)
+    assert {effect.pairs for effect in found.effects} == {6} and np.isfinite(found.effects[0].low)
+    only_keys = shoal.branch(run, 4, keys=1, root=tmp_path, **SILENT).results[0]
+    np.testing.assert_array_equal(only_keys.curves["train_return"], branch.curves["train_return"][:, :6])
+
+
+def test_a_branch_can_be_stopped_and_branched_again(run, tmp_path):
+    options = {"vary": {"env.success_rate": [0.5]}, "root": tmp_path, "name": "b", **SILENT}
+    with pytest.raises(Stopped):
+        shoal.branch(run, 2, **options, sinks=[Interrupt(after=1)])
+    branch = shoal.branch(run, 2, **options).results[0]
+    assert same_curves(branch, shoal.load_result(run), [0, 1, 2]) and branch.is_finished
+    assert shoal.branch(run, 2, **options).results[0].summary == branch.summary  # it is not trained again
+    again = shoal.branch(branch.folder, 5, {"learning_rate": [0.0]}, root=tmp_path, **SILENT)
+    assert again.has_bits_of_run and again.results[0].spec.members == 12
+    assert again.lineage == [(branch.folder.resolve(), 5), (run.resolve(), 2)]
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        shoal.branch(run, 4, **options)
+
+
+def test_all_records_show_when_a_change_matters(run, tmp_path):
+    options = {"root": tmp_path, "name": "when", "progress": False}
+    found = shoal.branch(run, "all", {"learning_rate": [0.0]}, **options)
+    assert [effect.record for effect in found.effects if effect.score == "training"] == [0, 2, 4, 5]
+    assert found.has_bits_of_run and (tmp_path / "when" / "when.png").stat().st_size > 10_000
+    assert (tmp_path / "when" / "record-2" / "figures" / "branches.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("at", "vary", "error", "words"),
+    [
+        (3, {"learning_rate": [0.1]}, ValueError, "no checkpoint after record 3. Branches can begin at: 0, 2, 4, 5"),
+        (6, {"learning_rate": [0.1]}, ValueError, "no checkpoint after record 6"),
+        (2, {"num_steps": [50]}, ValueError, "num_steps is a static field.* What can: learning_rate, "),
+        (2, {"learning_rat": [0.1]}, TypeError, "Did you mean learning_rate"),
+        (2, {"learning_rate": [2.0]}, ValueError, "learning_rate"),
+        (2, {"learning_rate": []}, ValueError, "has no values"),
+        (2, {}, ValueError, "needs a change"),
+        ("2", {"learning_rate": [0.1]}, ValueError, "must be the number of a record, or 'all'"),
+    ],
+)
+def test_what_cannot_be_branched_is_refused(at, vary, error, words, run, tmp_path):
+    with pytest.raises(error, match=words):
+        shoal.branch(run, at, vary, root=tmp_path / "runs", **SILENT)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_unfinished_and_damaged_runs_and_policies_are_refused(run, tmp_path):
+    copy = Path(shutil.copytree(run, tmp_path / "run"))
+    change = {"learning_rate": [0.1]}
+    file = saved(copy / "checkpoints")[-1] / "learners.npz"  # of the oldest, after record 2
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(CheckpointError, match="learners.npz has"):
+        shoal.branch(copy, 2, change, root=tmp_path, **SILENT)
+    (copy / "summary.json").unlink()
+    with pytest.raises(ValueError, match="is not finished.*--resume"):
+        shoal.branch(copy, 2, change, root=tmp_path, **SILENT)
+    with pytest.raises(ValueError, match="holds an exported policy"):
+        shoal.branch("zoo:ppo/CartPole-v1", 2, change, root=tmp_path, **SILENT)
+
+
+def test_the_command_prints_effects(run, tmp_path, capsys):
+    words = ("branch", run, "--at", "5", "--root", tmp_path, "--name", "b", "--no-figures", "--no-progress")
+    status, out, _ = say(capsys, *words, "--vary", "learning-rate=0..0.9", "--values", "3")
+    rows = [line.split()[0] for line in out.splitlines()]
+    assert status == 0 and "the twins without a change have the bits of the run" in out
+    assert {"learning_rate=0.0", "learning_rate=0.45", "learning_rate=0.9"} <= {*rows}
+    assert json.loads((tmp_path / "b" / "spec.json").read_text())["branch"]["record"] == 5
+    assert "x is not a whole number" in refused(capsys, *words[:2], "--at", "x", "--vary", "learning-rate=0.1|0.2")
+    assert "has no values" in refused(capsys, *words, "--vary", "learning-rate")
