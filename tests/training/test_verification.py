@@ -342,7 +342,10 @@ def test_a_population_with_a_selector_is_executed_as_a_whole(tmp_path):
 
 def test_code_of_ones_own_is_executed_only_with_trust(tmp_path, monkeypatch):
     file = tmp_path / "mine.py"
-    file.write_text("from shoal.envs.toy_text.frozen_lake import FrozenLake\n\n\nclass Mine(FrozenLake):\n    pass\n")
+    file.write_text(
+        "from shoal import struct\nfrom shoal.envs.toy_text.frozen_lake import FrozenLake\n\n\n"
+        "@struct\nclass Mine(FrozenLake):\n    pass\n"
+    )
     options = {**RUN, "steps": 200, "records": 2, "env": f"{file}:Mine", "check": False}
     folder = shoal.train(**options, folder=tmp_path / "run").folder
     found = shoal.verify(folder)
