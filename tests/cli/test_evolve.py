@@ -56,7 +56,7 @@ OF_AN_EVOLUTION = {
     "render runs/small": NOT_EVALUATED,
     "record runs/small --out small.npz": NOT_EVALUATED,
     "train ppo CartPole-v1 --init runs/small": NOT_EVALUATED,
-    "compare runs/small runs/small": "whose members are candidates with other values in every generation",
+    "compare runs/small zoo:ppo/CartPole-v1": "whose members are candidates with other values in every generation",
     "plot runs/small --by clip": "'clip' changes during runs/small, so curves cannot be pooled by it: draw",
 }
 

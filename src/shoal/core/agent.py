@@ -75,7 +75,8 @@ class Metrics(Struct):
     def mean_losses(self) -> dict[str, np.ndarray]:
         """The losses averaged over all updates, of sums on the host; NaN where there was no gradient step."""
         with np.errstate(invalid="ignore"):
-            return {name: np.asarray(loss) / np.asarray(self.weight) for name, loss in self.losses.items()}
+            weight = np.asarray(self.weight)
+            return {name: np.asarray(np.asarray(loss) / weight) for name, loss in self.losses.items()}
 
 
 Bound = TypeVar("Bound")

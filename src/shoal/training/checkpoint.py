@@ -219,7 +219,7 @@ def leaves(tree: Any) -> dict[str, Any]:
 
 def _fits(array: np.ndarray, like: Any) -> bool:
     """Return whether an array has the shape of a leaf and its kind of numbers; the precision may differ."""
-    plain = jax.eval_shape(key_words, like)
+    plain = jax.eval_shape(key_words, like) if is_key(like) else like
     return array.shape == plain.shape and array.dtype.kind == np.dtype(plain.dtype).kind
 
 
