@@ -102,7 +102,7 @@ class Execution:
         """Compare the policies, the best scores and the roster of a checkpoint with its learners and the curves."""
         self._restore(path)
         state, members = self.there.state, self.there.population.to_host()
-        policies = self.there.population.policies_of(members)
+        policies = self.there.policies_of(members)
         saved = checkpoint.restore(path, checkpoint.POLICIES, policies, self.folder.spec_hash)
         is_best = _evaluations(self.curves, about["records"], state.roster.occupant) == state.best_return
         self.best_at = np.where(is_best.any(axis=0), is_best.argmax(axis=0) if len(is_best) else -1, -1)

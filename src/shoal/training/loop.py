@@ -263,9 +263,9 @@ class Run:
 
     def policies(self) -> Any:
         """Return the policies of all members as they are now: NumPy leaves [M, ...]."""
-        return self._policies_of(self.population.to_host()) if self.last_policy is None else self.last_policy
+        return self.policies_of(self.population.to_host()) if self.last_policy is None else self.last_policy
 
-    def _policies_of(self, members: Any) -> Any:
+    def policies_of(self, members: Any) -> Any:
         """Return the policies of `members`, a tree with leaves [M, ...]."""
         return policy_states(self.plan.batched(self.state.roster).agent, members.state)
 
@@ -511,7 +511,7 @@ class Run:
         }
         parts = {
             checkpoint.LEARNERS: members,
-            checkpoint.POLICIES: self._policies_of(members),
+            checkpoint.POLICIES: self.policies_of(members),
             checkpoint.RUN: self.state.arrays(),
             **({checkpoint.TOTALS: self.population.totals()} if self._is_within_record else {}),
         }
@@ -624,7 +624,7 @@ class Run:
         about, spec = checkpoint.read_about(path), self.folder.spec_hash
         self.state = self._first_state()  # a checkpoint is restored into its structure
         members = checkpoint.restore(path, checkpoint.LEARNERS, self.population.shapes(), spec)
-        check_revision(self.plan, self._policies_of(members), about)
+        check_revision(self.plan, self.policies_of(members), about)
         arrays = checkpoint.restore(path, checkpoint.RUN, self.state.arrays(), spec)
         self.records = Records.load(self.folder, self.plan.members, about["records"], about["curves"])
         self.state = self.state.restored(about, arrays)
@@ -658,7 +658,7 @@ class Run:
             reached=None if state.reached is None else state.reached[rows],
         )
         if other.best_policy is not None:  # else there was no evaluation yet
-            now, is_best = other._policies_of(members), other.has_best_policy
+            now, is_best = other.policies_of(members), other.has_best_policy
             best = jax.tree.map(lambda best, now: _rows_where(is_best, best, now), other.best_policy, now)
             self.best_policy = jax.tree.map(lambda x: x[rows], best)
         self.population.load(jax.tree.map(lambda x: x[rows], members), self.state.roster)
@@ -675,7 +675,7 @@ class Run:
     def _restore_best(self, members: Any) -> None:
         if not any(self.plan.evaluates(record) for record in range(len(self.records))):
             return  # there was no evaluation yet
-        like = jax.eval_shape(self._policies_of, members)
+        like = jax.eval_shape(self.policies_of, members)
         try:
             self.best_policy = checkpoint.restore(self.folder.best, checkpoint.POLICIES, like, self.folder.spec_hash)
         except CheckpointError as error:
