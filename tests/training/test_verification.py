@@ -186,7 +186,7 @@ CHANGES = {
         edit("manifest.json", lambda data: data["about"].update(updates=3)),
         edit("manifest.json", lambda data: data["about"].update(env_revision=9)),
         lambda run: (newest(run) / "learners.npz").unlink(),
-        lambda run: shutil.copy(newest(run) / "policies.npz", run / "checkpoints" / "best" / "policies.npz"),
+        flip("manifest.json", which="best"),
         swapped,
     ],
     "metrics.jsonl": [
