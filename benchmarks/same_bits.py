@@ -32,6 +32,7 @@ CASES = {
     "dqn": [("CartPole-v1", BUFFERED), ("CartPole-v1", {**BUFFERED, "prioritized": True, "noisy": True, "n_step": 3})],
     "es": [("CartPole-v1", {"population_size": 8, "hidden": (4,), "episode_steps": 20})],
     "expected-sarsa": [("CliffWalking-v1", TABLE)],
+    "iqn": [("CartPole-v1", {**BUFFERED, "atoms": 8})],
     "ppo": [
         ("CartPole-v1", {**SMALL, "num_minibatches": 2}),
         ("CartPole-v1", {**SMALL, "num_minibatches": 2, "memory": "lstm", "memory_size": 8, "shared": True}),
@@ -40,6 +41,7 @@ CASES = {
     ],
     "pqn": [("CartPole-v1", {**SMALL, "num_minibatches": 2})],
     "q-learning": [("CliffWalking-v1", TABLE)],
+    "rainbow": [("CartPole-v1", {**BUFFERED, "atoms": 11})],
     "rl2": [
         ("BernoulliBandit-v0", {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (8,), "memory_size": 8})
     ],

@@ -16,6 +16,8 @@ VARIANTS = {
     "a2c": "ppo",
     "rl2": "ppo",
     "c51": "dqn",
+    "iqn": "dqn",
+    "rainbow": "dqn",
     "ddpg": "td3",
     "double-q": "q-learning",
     "expected-sarsa": "q-learning",

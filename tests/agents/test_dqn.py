@@ -35,6 +35,9 @@ QUICK = {
 CONTRACT = {
     "dqn": QUICK | {"updates": 600, "horizon": 600 * 40},  # one-hot states share no weights and take longer
     "c51": QUICK | {"learning_rate": 1e-2, "hidden": (32,), "v_min": -2.0, "v_max": 12.0, "train_iterations": 2},
+    "iqn": QUICK | {"atoms": 8, "train_iterations": 2, "updates": 600, "horizon": 600 * 40},
+    "rainbow": {k: v for k, v in QUICK.items() if k != "epsilon_end"}
+    | {"learning_rate": 1e-2, "hidden": (32,), "v_min": -2.0, "v_max": 12.0, "train_iterations": 2},
 }
 
 
@@ -103,11 +106,11 @@ def numpy_categorical(now, later, reward, bootstrap, support):
     return loss + (target * np.log(np.maximum(target, 1e-300))).sum(), loss
 
 
-def numpy_quantile(now, later, reward, bootstrap, kappa):
+def numpy_quantile(now, later, reward, bootstrap, kappa, levels=None):
     loss = 0.0
     for i, quantile in enumerate(now):
         for other in reward + bootstrap * later:
-            error, level = other - quantile, (i + 0.5) / len(now)
+            error, level = other - quantile, (i + 0.5) / len(now) if levels is None else levels[i]
             huber = 0.5 * error**2 if abs(error) <= kappa else kappa * (abs(error) - 0.5 * kappa)
             loss += abs(level - (error < 0)) * huber / kappa / len(later)
     return loss, loss
@@ -137,6 +140,95 @@ def test_the_loss_of_a_distribution_equals_a_numpy_version(head, double):
     surprises, losses = np.array(known).T
     np.testing.assert_allclose(surprise, surprises, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(loss, losses.mean(), rtol=1e-4)
+
+
+def numpy_implicit(weights, obs, levels):
+    """Quantiles [B, A, Z] at levels [B, Z], by the formulas of the paper."""
+    torso = weights["torso"]["params"]["Dense_0"]
+    hidden = np.maximum(np.asarray(obs) @ np.asarray(torso["kernel"], np.float64) + np.asarray(torso["bias"]), 0)
+    cosines = np.cos(np.pi * np.asarray(levels, np.float64)[..., None] * np.arange(64))
+    layer, head = weights["levels"], weights["advantage"]
+    phi = np.maximum(cosines @ np.asarray(layer["kernel"], np.float64) + np.asarray(layer["bias"]), 0)
+    out = (hidden[:, None] * phi) @ np.asarray(head["kernel"], np.float64) + np.asarray(head["bias"])
+    return np.swapaxes(out, 1, 2)
+
+
+@pytest.mark.parametrize(("double", "munchausen"), [(False, False), (True, False), (False, True)])
+def test_the_loss_of_an_implicit_head_equals_a_numpy_version(double, munchausen):
+    agent, _ = bound(head="implicit", double=double, munchausen=munchausen, atoms=6, kappa=0.7)
+    weights, target = two_networks(agent)
+    batch, key = random_batch(agent), make_key(2)
+    loss, _ = jax.jit(agent._loss)(weights, target, batch, jnp.full(16, 1 / 16), key)
+    online_key, target_key = jax.random.split(key)
+    if munchausen:
+        target_key, _ = jax.random.split(target_key)
+    levels, next_levels = (
+        agent._noise_and_levels(k, weights, (16,))[1] for k in (online_key, jax.random.split(target_key)[0])
+    )
+    assert np.min(levels) > 0 and np.max(levels) < 1 and np.unique(levels).size == levels.size
+
+    middle = np.broadcast_to((np.arange(6) + 0.5) / 6, (16, 6))
+    now = numpy_implicit(weights, batch.observed.obs, levels)
+    later = numpy_implicit(target, batch.next_observed.obs, next_levels)
+    judge = numpy_implicit(weights if double else target, batch.next_observed.obs, middle).mean(axis=2)
+    before = numpy_implicit(target, batch.observed.obs, middle).mean(axis=2)
+    losses = []
+    for b in range(16):
+        reward, bootstrap = float(batch.reward[b]), float(batch.bootstrap[b])
+        after = later[b, judge[b].argmax()]
+        if munchausen:
+            reward += 0.9 * np.clip(0.03 * numpy_log_softmax(before[b] / 0.03)[batch.action[b]], -1, 0)
+            log_p = numpy_log_softmax(judge[b] / 0.03)
+            after = sum(np.exp(log_p[a]) * (later[b, a] - 0.03 * log_p[a]) for a in range(2))
+        losses.append(numpy_quantile(now[b, batch.action[b]], after, reward, bootstrap, 0.7, np.asarray(levels[b]))[0])
+    np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-3)
+
+
+def numpy_log_softmax(x):
+    return x - x.max() - np.log(np.exp(x - x.max()).sum())
+
+
+def test_the_munchausen_loss_equals_a_numpy_version_and_leaves_out_forbidden_actions():
+    agent, _ = bound(munchausen=True, munchausen_temperature=0.5, munchausen_clip=-0.3, munchausen_scale=0.8)
+    weights, target = two_networks(agent)
+    batch = random_batch(agent)
+    mask = np.array([[True, True], [True, False]] * 8)
+    action = np.where(mask[:, 1], np.asarray(batch.action), 0)
+    batch = batch.replace(
+        action=jnp.asarray(action),
+        observed=batch.observed.replace(mask=jnp.asarray(mask)),
+        next_observed=batch.next_observed.replace(mask=jnp.asarray(mask[::-1])),
+    )
+    (loss, _), slope = jax.jit(jax.value_and_grad(agent._loss, has_aux=True))(
+        weights, target, batch, jnp.full(16, 1 / 16), make_key(2)
+    )
+    now = numpy_q(weights, batch.observed.obs)
+    before, later = (numpy_q(target, seen.obs) for seen in (batch.observed, batch.next_observed))
+    errors = []
+    for b in range(16):
+        own, after = np.flatnonzero(mask[b]), np.flatnonzero(mask[::-1][b])
+        log_own = numpy_log_softmax(before[b, own] / 0.5)[list(own).index(action[b])]
+        log_p = numpy_log_softmax(later[b, after] / 0.5)
+        soft = (np.exp(log_p) * (later[b, after] - 0.5 * log_p)).sum()
+        reward = batch.reward[b] + 0.8 * np.clip(0.5 * log_own, -0.3, 0)
+        errors.append(now[b, action[b]] - (reward + batch.bootstrap[b] * soft))
+    np.testing.assert_allclose(loss, np.mean(np.square(errors)), rtol=1e-4)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
+
+
+def test_an_implicit_network_acts_by_the_mean_over_the_middles_of_equal_parts():
+    agent, _ = bound(head="implicit", atoms=4, dueling=True, noisy=True)
+    weights, _ = two_networks(agent)
+    obs = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)), jnp.float32)
+    noise = agent._net.sample_noise(make_key(1), weights, (3,))
+    middle = jnp.broadcast_to((jnp.arange(4) + 0.5) / 4, (3, 4))
+    for used in (None, noise):
+        out = agent._net(weights, obs, used, middle)
+        assert out.shape == (3, 2, 4)
+        np.testing.assert_allclose(agent.q_values(weights, obs, used), out.mean(axis=-1), rtol=1e-5)
+    alone = agent.q_values(weights, obs[0], jax.tree.map(lambda x: x[0], noise))
+    np.testing.assert_allclose(alone, agent.q_values(weights, obs, noise)[0], rtol=1e-5, atol=1e-6)
+    assert np.unique(np.asarray(out[0, 0])).size == 4
 
 
 def test_a_huber_loss_is_linear_beyond_kappa():
@@ -423,6 +515,8 @@ def test_samples_come_from_the_newest_rows_that_buffer_size_allows(prioritized):
         ("CartPole-v1", {"buffer_size": 6, "num_envs": 2, "n_step": 3}, ValueError, "It must be more than 6"),
         ("CartPole-v1", {"head": "categorical", "atoms": 1}, ValueError, "atoms=1 is too few for a categorical head"),
         ("CartPole-v1", {"head": "categorical", "v_min": 100}, ValueError, "v_min=100 must be below v_max=100"),
+        ("CartPole-v1", {"head": "categorical", "munchausen": True}, ValueError, "head='categorical' cannot: choose"),
+        ("CartPole-v1", {"n_step": 3, "munchausen": True}, ValueError, "n_step=3 adds rewards up"),
     ],
 )
 def test_invalid_values_are_refused(env, fields, kind, words):

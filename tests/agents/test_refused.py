@@ -43,6 +43,9 @@ IGNORED = [
     ("dqn", CHOICES, {"atoms": 11}, {"head": "quantile"}, CHOICES),
     ("dqn", CHOICES, {"kappa": 2.0}, {"loss": "huber"}, CHOICES),
     ("dqn", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
+    ("dqn", CHOICES, {"munchausen_clip": -2.0}, {"munchausen": True}, CHOICES),
+    ("dqn", CHOICES, {"double": True, "munchausen": True}, {"munchausen": False}, CHOICES),
+    ("iqn", CHOICES, {"loss": "huber"}, {"head": "expected", "atoms": 51}, CHOICES),
     ("c51", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
     ("a2c", CHOICES, {"clip": 0.1}, {"value_loss": "clipped"}, CHOICES),
     ("ppo", CHOICES, {"clip": 0.1, "surrogate": "dpo", "value_loss": "squared"}, {"value_loss": "clipped"}, CHOICES),
@@ -73,9 +76,9 @@ def test_fields_without_effect_are_refused_and_accepted_where_they_have_one(name
 
 
 ABLE = {
-    CHOICES: "a2c bc c51 dqn es pqn ppo rl2 sac",
+    CHOICES: "a2c bc c51 dqn es iqn pqn ppo rainbow rl2 sac",
     NUMBERS: "a2c bc ddpg es ppo rl2 sac td3",
-    "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa pqn ppo q-learning rl2 sac sarsa",
+    "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa iqn pqn ppo q-learning rainbow rl2 sac sarsa",
     "Probe-MultiDiscrete-v0": "a2c bc es ppo rl2",
 }
 

@@ -53,7 +53,7 @@ AGENTS_AND_ENVS = {
     "train --algo ppo --env CartPole-v1": "the agent and the environment have no flag",
     "train pppo CartPole-v1": "agent 'pppo' is not registered. Did you mean ppo?",
     "train PPO CartPole-v1": "Did you mean ppo?",
-    "train rainbow CartPole-v1": "Shoal has no agent of this name: dqn has the parts of rainbow as fields",
+    "train qrdqn CartPole-v1": 'Shoal has no agent of this name: write dqn with head="quantile"',
     "train ppo CartPole": "env 'CartPole' is not registered. Did you mean CartPole-v1 or CartPole-v0",
     "train ppo cartpole_v1": "Did you mean CartPole-v1? `shoal envs`",
     "train ppo Pong-v5": "env 'Pong-v5' is not registered. Did you mean PixelPong-v0",

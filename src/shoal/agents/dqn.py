@@ -1,4 +1,6 @@
-"""Deep Q-learning, with its refinements as options: double, dueling, n-step, prioritised, distributional, noisy.
+"""Deep Q-learning, with its refinements as options.
+
+They are double, dueling, n-step, prioritised, distributional, noisy and Munchausen.
 
 Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; the source of each refinement is
 beside its field. The defaults are the hyperparameters of CleanRL's `dqn.py`. Differences: truncation by a time limit
@@ -23,6 +25,7 @@ from shoal.core.form import current
 from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
+from shoal.nn.distributions import masked
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
@@ -35,7 +38,7 @@ from shoal.ops.schedules import linear, passed, progress
 from shoal.rollouts.rollout import EnvStates, Trajectory
 
 Weights = Any
-HEADS = ("expected", "categorical", "quantile")
+HEADS = ("expected", "categorical", "quantile", "implicit")
 OPTIMIZERS = ("adam", "sgd")
 SGD = OPTIMIZERS.index("sgd")
 
@@ -71,6 +74,23 @@ class DQNPolicy(Struct):
 @agent(
     "c51", head="categorical", about="Distributional deep Q-learning: a categorical distribution of returns per action."
 )
+@agent(
+    "iqn",
+    head="implicit",
+    atoms=64,
+    about="Implicit quantile networks: deep Q-learning of the whole distribution of returns, at random quantiles.",
+)
+@agent(
+    "rainbow",
+    head="categorical",
+    double=True,
+    dueling=True,
+    n_step=3,
+    prioritized=True,
+    priority_exponent=0.5,
+    noisy=True,
+    about="Rainbow: deep Q-learning with all six refinements: double, dueling, n-step, prioritized, noisy, and c51's.",
+)
 @struct
 class DQN(ReplayAgent):
     """Deep Q-learning for discrete actions.
@@ -81,9 +101,23 @@ class DQN(ReplayAgent):
     largest sizes (`max_buffer_size`, `max_batch_size`).
 
     `head="categorical"` learns the distribution of returns on `atoms` points between `v_min` and `v_max` (C51,
-    Bellemare et al. 2017), `head="quantile"` its quantiles (Dabney et al. 2018). With `loss="huber"` an error larger
-    than `kappa` enters the loss linearly, so a rare large error counts less than many small ones. Q-values that are
-    much larger than `kappa` may then diverge (on CartPole they do, also in CleanRL's implementation).
+    Bellemare et al. 2017), `head="quantile"` its quantiles (Dabney et al. 2018), `head="implicit"` a function that
+    computes the quantile of any level (IQN, Dabney et al. 2018, "Implicit quantile networks"). With `loss="huber"` an
+    error larger than `kappa` enters the loss linearly, so a rare large error counts less than many small ones. Q-values
+    that are much larger than `kappa` may then diverge (on CartPole they do, also in CleanRL's implementation).
+
+    An implicit head is trained at `atoms` random levels, and at as many for the target (N and N' of the paper). It
+    differs from the paper in that actions are chosen by the mean over the middles of `atoms` equal parts instead of 32
+    random levels, which costs no random numbers and makes greedy actions reproducible.
+
+    With `munchausen=True` the target is that of Vieillard et al. 2020, "Munchausen reinforcement learning", eq. 2, for
+    the policy pi = softmax(q / temperature) of the target network: the reward increases by the scaled log pi(a|s),
+    clipped from below, and the next state's value is the mean over all actions, with an entropy bonus. Other than in
+    their code, the policy is restricted to the actions that a mask allows. Distributions are averaged over actions as
+    their quantiles.
+
+    `rainbow` (Hessel et al. 2018) differs from the paper in the sizes, which are `dqn`'s, and in what all agents here
+    have in common (see `agents/dqn.py`).
 
     `network` takes any torso with `init(key, features)` and `apply(weights, features)`.
     """
@@ -115,14 +149,21 @@ class DQN(ReplayAgent):
         0.4, valid=(0, 1), help="initial exponent of importance weights; linear to 1 at the horizon"
     )
 
+    munchausen_scale: Number = hyper(0.9, search=(0.5, 1.0), valid=(0, 1), help="weight of log pi(a|s) in the reward")
+    munchausen_temperature: Number = hyper(
+        0.03, search=(0.003, 0.3, "log"), valid=(1e-6, 1e6), help="of the softmax policy pi"
+    )
+    munchausen_clip: Number = hyper(-1.0, valid=(-1e6, 0), help="smallest temperature * log pi(a|s)")
+
     num_steps: int = static(10, help="steps of each environment in one update")
     n_step: int = static(1, choices=(1, 2, 3, 5, 10))
     double: bool = static(False, choices=(False, True), help="van Hasselt et al. 2016")
     dueling: bool = static(False, choices=(False, True), help="Wang et al. 2016")
     prioritized: bool = static(False, choices=(False, True), help="Schaul et al. 2016")
     noisy: bool = static(False, choices=(False, True), help="explore with noisy weights (Fortunato et al. 2018)")
+    munchausen: bool = static(False, choices=(False, True), help="Vieillard et al. 2020")
     head: str = static("expected", choices=HEADS)
-    atoms: int = static(51, help="atoms or quantiles of a categorical or quantile head")
+    atoms: int = static(51, help="atoms or quantiles of a categorical, quantile or implicit head")
     loss: str = static("squared", choices=("squared", "huber"), help="with head=expected")
     hidden: tuple[int, ...] = static((120, 84))
     activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
@@ -151,6 +192,12 @@ class DQN(ReplayAgent):
             refuse_ignored(self, "with head='expected'", "atoms")
         else:
             refuse_ignored(self, f"with head={self.head!r}", "loss")
+        if self.munchausen:
+            refuse_ignored(self, "with munchausen=True, whose targets average over actions", "double")
+            _check_munchausen(self)
+        else:
+            names = ("munchausen_scale", "munchausen_temperature", "munchausen_clip")
+            refuse_ignored(self, "without munchausen=True", *names)
         if np.all(np.asarray(self.optimizer) == SGD):
             refuse_ignored(self, "with optimizer='sgd'", "adam_eps")
         _check_support(self)
@@ -311,11 +358,13 @@ class DQN(ReplayAgent):
         self, weights: Weights, target: Weights, batch: Transitions, weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], Any]:
         k_online, k_target = jax.random.split(key)
-        rows = weight.shape
-        out = self._net(weights, batch.observed.obs, self._net.sample_noise(k_online, weights, rows))
-        chosen = _of_action(out, batch.action)
+        noise, levels = self._noise_and_levels(k_online, weights, weight.shape)
+        chosen = _of_action(self._net(weights, batch.observed.obs, noise, levels), batch.action)
+        if self.munchausen:
+            k_target, k_reward = jax.random.split(k_target)
+            batch = batch.replace(reward=batch.reward + self._log_policy_reward(target, batch, k_reward))
         next_out = jax.lax.stop_gradient(self._next_output(weights, target, batch, k_target))
-        priority_error, loss = self._errors(chosen, next_out, batch)
+        priority_error, loss = self._errors(chosen, next_out, batch, levels)
         q_value = self._mean(chosen)
         error = q_value - batch.reward - batch.bootstrap * self._mean(next_out)
         losses = {"loss": loss, "td_error": jnp.abs(error), "q_value": q_value}
@@ -323,29 +372,56 @@ class DQN(ReplayAgent):
         return losses["loss"], (priority_error, losses)
 
     def _next_output(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:
-        """The target network's output for the best action in the next state."""
+        """The target network's output in the next state: for the best action, or averaged over a soft policy."""
         k_target, k_online = jax.random.split(key)
         rows, observed = batch.reward.shape, batch.next_observed
-        out = self._net(target, observed.obs, self._net.sample_noise(k_target, target, rows))
+        noise, levels = self._noise_and_levels(k_target, target, rows)
+        out = self._net(target, observed.obs, noise, levels)
         selection_out = out
         if self.double:
             selection_out = self._net(weights, observed.obs, self._net.sample_noise(k_online, weights, rows))
-        return _of_action(out, greedy(allowed(self._mean(selection_out), observed.mask)))
+        elif levels is not None:
+            selection_out = self._net(target, observed.obs, noise)
+        if not self.munchausen:
+            return _of_action(out, greedy(allowed(self._mean(selection_out), observed.mask)))
+        log_policy = self._log_policy(self._mean(selection_out), observed.mask)
+        policy, bonus = jnp.exp(log_policy), jnp.where(jnp.isfinite(log_policy), log_policy, 0)
+        return jnp.sum(policy[..., None] * (out - self.munchausen_temperature * bonus[..., None]), axis=1)
+
+    def _log_policy_reward(self, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B"]:
+        """The scaled and clipped log-probabilities of the actions that were taken."""
+        noise = self._net.sample_noise(key, target, batch.reward.shape)
+        q_values = self._mean(self._net(target, batch.observed.obs, noise))
+        log_policy = self._log_policy(q_values, batch.observed.mask)
+        log_policy = jnp.take_along_axis(log_policy, batch.action[:, None], axis=1)[:, 0]
+        return self.munchausen_scale * jnp.clip(self.munchausen_temperature * log_policy, self.munchausen_clip, 0)
+
+    def _log_policy(self, q_values: Float[Array, "B A"], mask: Any) -> Float[Array, "B A"]:
+        return jax.nn.log_softmax(masked(q_values / self.munchausen_temperature, mask))
+
+    def _noise_and_levels(self, key: Key, weights: Weights, rows: tuple[int, ...]) -> tuple[Any, Any]:
+        """(noise of a noisy network or None, random quantile levels of an implicit one [*rows, atoms] or None)."""
+        if self.head != "implicit":
+            return self._net.sample_noise(key, weights, rows), None
+        k_noise, k_levels = jax.random.split(key)
+        levels = jax.random.uniform(k_levels, (*rows, self.atoms), jnp.float32)
+        return self._net.sample_noise(k_noise, weights, rows), levels
 
     def _errors(
-        self, chosen: Float[Array, "B Z"], next_out: Float[Array, "B Z"], batch: Transitions
+        self, chosen: Float[Array, "B Z"], next_out: Float[Array, "B Z"], batch: Transitions, levels: Any
     ) -> tuple[Float[Array, "B"], Float[Array, "B"]]:
         """(the error from which the priority is computed, the loss) of each sample.
 
-        `chosen` is the network's output for the action that was taken; Z is 1, or the number of atoms.
+        `chosen` is the network's output for the action that was taken; Z is 1, or the number of atoms. `levels` are
+        those of the quantiles of an implicit head.
         """
         if self.head == "categorical":
             target = project(self._support, jax.nn.softmax(next_out), batch.reward, batch.bootstrap)
             loss = cross_entropy(chosen, target)
             return loss - entropy(target), loss  # the KL divergence: 0 where the prediction equals the target
         target = batch.reward[:, None] + batch.bootstrap[:, None] * next_out
-        if self.head == "quantile":
-            loss = quantile_huber(chosen, target, self.kappa)
+        if self.head != "expected":
+            loss = quantile_huber(chosen, target, self.kappa, levels)
             return loss, loss
         error = (chosen - target)[:, 0]
         return error, error**2 if self.loss == "squared" else huber(error, self.kappa)
@@ -368,7 +444,15 @@ class DQN(ReplayAgent):
     @property
     def _net(self) -> QNetwork:
         atoms = 1 if self.head == "expected" else self.atoms
-        return QNetwork(self.network, self.observation_space, self.action_space.n, atoms, self.dueling, self.noisy)
+        return QNetwork(
+            self.network,
+            self.observation_space,
+            self.action_space.n,
+            atoms,
+            self.dueling,
+            self.noisy,
+            implicit=self.head == "implicit",
+        )
 
     @property
     def _optimizer(self) -> Optimizer:
@@ -399,6 +483,20 @@ class DQN(ReplayAgent):
 def _of_action(out: Float[Array, "B A Z"], action: Int[Array, "B"]) -> Float[Array, "B Z"]:
     chosen = jax.nn.one_hot(action, out.shape[1], dtype=out.dtype)
     return jnp.sum(out * chosen[:, :, None], axis=1)
+
+
+def _check_munchausen(agent: DQN) -> None:
+    """Raise ValueError for options whose target with the log-policy of Munchausen is not defined."""
+    if agent.head == "categorical":
+        raise ValueError(
+            "munchausen=True averages returns over actions, which head='categorical' cannot: choose head='implicit', "
+            "'quantile' or 'expected'."
+        )
+    if agent.n_step > 1:
+        raise ValueError(
+            f"munchausen=True changes the reward of every step, and n_step={agent.n_step} adds rewards up as they were "
+            "stored: leave out n_step."
+        )
 
 
 def _check_support(agent: DQN) -> None:

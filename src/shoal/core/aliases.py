@@ -214,7 +214,6 @@ OTHER_FLAGS = {
 }
 
 # Agents of other libraries -> what to train instead.
-LIKE_DQN = "dqn has the parts of rainbow as fields: double, dueling, prioritized, noisy, n_step and head"
 MASKED = "ppo uses the action mask of an environment by itself"
 OTHER_AGENTS = {
     "ars": "es is an evolution strategy too",
@@ -223,12 +222,11 @@ OTHER_AGENTS = {
     "ddqn": "write dqn with double=True",
     "dueling": "write dqn with dueling=True",
     "impala": "ppo and a2c are the nearest that shoal has",
-    **dict.fromkeys(("iqn", "qrdqn"), 'write dqn with head="quantile"'),
+    "qrdqn": 'write dqn with head="quantile"',
     "maskableppo": MASKED,
     "per": "write dqn with prioritized=True",
     **dict.fromkeys(("ppolstm", "recurrentppo"), 'write ppo with memory="lstm"'),
     "ppornn": 'write ppo with memory="gru"',
-    "rainbow": LIKE_DQN,
     **dict.fromkeys(("reinforce", "vpg"), "a2c is the nearest that shoal has"),
     "trpo": "ppo is the nearest that shoal has",
 }

@@ -1,4 +1,4 @@
-"""Networks for the Q-values of all actions: plain, dueling, distributional, noisy. Weights are nested dicts."""
+"""Networks for the Q-values of all actions: plain, dueling, distributional, noisy, implicit. Weights: nested dicts."""
 
 import math
 from typing import Any, NamedTuple
@@ -9,11 +9,12 @@ from jaxtyping import Array, Bool, Float
 
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
-from shoal.nn.dense import apply_dense, init_dense
+from shoal.nn.dense import along_last_axis, apply_dense, init_dense
 from shoal.nn.memory import Memory
 from shoal.nn.torso_choice import hidden_units, torso_input
 
 Weights = Any
+COSINES = 64  # numbers by which an implicit network reads a quantile level (Dabney et al. 2018, section 3.1)
 SIGMA = 0.5  # initial scale of the noise of weights (Fortunato et al. 2018, section 3.2)
 
 
@@ -24,6 +25,10 @@ class QNetwork(NamedTuple):
     two heads share one torso). With `noisy` the weights of the heads have factorised Gaussian noise (Fortunato et al.
     2018). With a `memory` after the torso, the outputs depend on the earlier observations of the episode: `step` and
     `unroll` then take its carry.
+
+    An `implicit` network computes the quantiles of the return at any `levels` between 0 and 1: the hidden vector is
+    multiplied by relu units that read cos(i pi level) for i < `COSINES` (Dabney et al. 2018, eq. 4). Without levels,
+    they are the middles of `atoms` equal parts.
     """
 
     torso: Any
@@ -33,16 +38,19 @@ class QNetwork(NamedTuple):
     dueling: bool = False
     noisy: bool = False
     memory: Memory | None = None
+    implicit: bool = False
 
     def init(self, key: Key, obs: Any) -> Weights:
         """Initial weights, from an example observation with any leading axes. `key` is consumed."""
-        k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads) + (self.memory is not None))
+        k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads) + (self.memory is not None) + self.implicit)
         features = torso_input(self.torso, self.observation_space, obs)
         weights = {"torso": self.torso.init(k_torso, features)}
         width = hidden_units(self.torso, weights["torso"], features)
         if self.memory is not None:
             weights["memory"] = self.memory.init(k_heads.pop(), jnp.zeros((width,), jnp.float32))
             width = self.memory.size
+        if self.implicit:
+            weights["levels"] = init_dense(k_heads.pop(), COSINES, width, scale=2**0.5)
         for k_head, (name, size) in zip(k_heads, self._heads.items(), strict=True):
             weights[name] = init_dense(k_head, width, size, scale=1.0)
             if self.noisy:
@@ -50,9 +58,11 @@ class QNetwork(NamedTuple):
                 weights[f"{name}_sigma"] = jax.tree.map(lambda x, s=start: jnp.full_like(x, s), weights[name])
         return weights
 
-    def __call__(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A atoms"]:
+    def __call__(
+        self, weights: Weights, obs: Any, noise: Any = None, levels: Float[Array, "*axes atoms"] | None = None
+    ) -> Float[Array, "*axes A atoms"]:
         """The outputs of a network without memory. With `noise=None` a noisy one uses the means of its weights."""
-        return self._outputs(weights, self._hidden(weights, obs), noise)
+        return self._outputs(weights, self._hidden(weights, obs), noise, levels)
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Any:
         """The recurrent carry at the start of an episode, with leading `axes`; None without a memory."""
@@ -76,12 +86,26 @@ class QNetwork(NamedTuple):
     def _hidden(self, weights: Weights, obs: Any) -> Array:
         return self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
 
-    def _outputs(self, weights: Weights, hidden: Array, noise: Any = None) -> Float[Array, "*axes A atoms"]:
+    def _outputs(
+        self, weights: Weights, hidden: Array, noise: Any = None, levels: Any = None
+    ) -> Float[Array, "*axes A atoms"]:
+        if self.implicit:
+            hidden = hidden[..., None, :] * self._embedded(weights, levels, hidden.ndim)
+            noise = jax.tree.map(lambda x: x[..., None, :], noise)
         parts = {name: _head(weights, name, hidden, None if noise is None else noise[name]) for name in self._heads}
-        q_values = parts["advantage"].reshape(*hidden.shape[:-1], self.actions, self.atoms)
-        if not self.dueling:
-            return q_values
-        return parts["value"][..., None, :] + q_values - jnp.mean(q_values, axis=-2, keepdims=True)
+        if self.implicit:
+            parts = {name: jnp.swapaxes(x, -1, -2) for name, x in parts.items()}
+        else:
+            parts = {name: x.reshape(*hidden.shape[:-1], -1, self.atoms) for name, x in parts.items()}
+        q_values = parts["advantage"]
+        return parts["value"] + q_values - jnp.mean(q_values, axis=-2, keepdims=True) if self.dueling else q_values
+
+    def _embedded(self, weights: Weights, levels: Any, axes: int) -> Float[Array, "*axes atoms hidden"]:
+        if levels is None:
+            levels = along_last_axis(middle_levels(self.atoms), axes)
+        angles = math.pi * jnp.arange(COSINES, dtype=jnp.float32)
+        cosines = jnp.cos(levels[..., None] * along_last_axis(angles, levels.ndim + 1))
+        return jax.nn.relu(apply_dense(weights["levels"], cosines))
 
     def sample_noise(self, key: Key, weights: Weights, shape: tuple[int, ...]) -> Any:
         """Independent noise for observations with leading axes `shape`; None if the network is not noisy.
@@ -98,8 +122,9 @@ class QNetwork(NamedTuple):
 
     @property
     def _heads(self) -> dict[str, int]:
-        advantage = {"advantage": self.actions * self.atoms}
-        return {**advantage, "value": self.atoms} if self.dueling else advantage
+        atoms = 1 if self.implicit else self.atoms
+        advantage = {"advantage": self.actions * atoms}
+        return {**advantage, "value": atoms} if self.dueling else advantage
 
 
 def _head(weights: Weights, name: str, hidden: Array, noise: Any) -> Array:
@@ -110,6 +135,11 @@ def _head(weights: Weights, name: str, hidden: Array, noise: Any) -> Array:
     noise_in, noise_out = noise[..., :width], noise[..., width:]
     bias = sigma["bias"].reshape((1,) * (mean.ndim - 1) + (-1,))
     return mean + noise_out * ((hidden * noise_in) @ sigma["kernel"] + bias)
+
+
+def middle_levels(count: int) -> Float[Array, "count"]:
+    """The middles of `count` equal parts of the interval from 0 to 1."""
+    return (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
 
 
 def _signed_root(x: Array) -> Array:

@@ -37,17 +37,28 @@ def entropy(probability: Float[Array, "B Z"]) -> Float[Array, "B"]:
     return -jnp.sum(jax.scipy.special.xlogy(probability, probability), axis=-1)
 
 
-def quantile_huber(quantiles: Float[Array, "B Z"], target: Float[Array, "B Y"], kappa: Number) -> Float[Array, "B"]:
+def quantile_huber(
+    quantiles: Float[Array, "B Z"],
+    target: Float[Array, "B Y"],
+    kappa: Number,
+    levels: Float[Array, "B Z"] | None = None,
+    target_weight: Float[Array, "Y"] | None = None,
+) -> Float[Array, "B"]:
     """The quantile Huber loss, summed over the predicted quantiles and averaged over the target's quantiles.
 
+    `levels` are those of the predicted quantiles; without them, the middles of Z equal parts of the interval from 0 to
+    1. `target_weight` is the weight of each of the target's quantiles in the average.
     Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile regression", eq. 9 and 10.
     """
     count = quantiles.shape[-1]
-    middle = (jnp.arange(count, dtype=jnp.float32) + 0.5) / count
+    if levels is None:
+        levels = ((jnp.arange(count, dtype=jnp.float32) + 0.5) / count)[None]
     error = target[:, None, :] - quantiles[:, :, None]
-    middle = middle[None, :, None]
-    weight = jnp.where(error < 0, 1 - middle, middle)
-    return jnp.sum(jnp.mean(weight * huber(error, kappa) / kappa, axis=-1), axis=-1)
+    level = levels[:, :, None]
+    losses = jnp.where(error < 0, 1 - level, level) * huber(error, kappa) / kappa
+    if target_weight is None:
+        return jnp.sum(jnp.mean(losses, axis=-1), axis=-1)
+    return jnp.sum(losses * target_weight[None, None], axis=(1, 2))
 
 
 def huber(error: Float[Array, "..."], kappa: Number) -> Float[Array, "..."]:
