@@ -33,6 +33,7 @@ CLIFF = {"learning_rate": 0.5, "discount": 1.0, "epsilon_end": 0.1}  # those of 
 # The return of one episode, which has only 10 steps, has a standard deviation of about 2.
 BANDIT = Recipe("BernoulliBandit-v0", preset="5-arms-10-pulls", steps=1_000_000, episodes=1000)
 MIXED = {"buffer_size": 50_000, "target_period": 10, "target_mix": 0.02, "learning_starts": 1_000}
+SMALL = {"policy_learning_rate": 1e-3, "batch_size": 128, "learning_starts": 1_000, "hidden": (64, 64)}
 RECIPES = {
     "ppo": Recipe("CartPole-v1"),
     "a2c": Recipe("CartPole-v1"),
@@ -51,6 +52,8 @@ RECIPES = {
     "rl2": BANDIT,
     "iqn": Recipe("CartPole-v1", fields=MIXED, steps=100_000),
     "rainbow": Recipe("CartPole-v1", fields=MIXED, steps=100_000),
+    "crossq": Recipe("Pendulum-v1", fields=SMALL, steps=20_000),
+    "tqc": Recipe("Pendulum-v1", fields=SMALL, steps=20_000),
 }
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

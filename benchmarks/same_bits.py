@@ -27,6 +27,7 @@ CASES = {
     "a2c": [("CartPole-v1", SMALL)],
     "bc": [("CartPole-v1", {"hidden": (8,)})],
     "c51": [("CartPole-v1", {**BUFFERED, "atoms": 11})],
+    "crossq": [("Pendulum-v1", BUFFERED)],
     "ddpg": [("Pendulum-v1", BUFFERED)],
     "double-q": [("CliffWalking-v1", TABLE)],
     "dqn": [("CartPole-v1", BUFFERED), ("CartPole-v1", {**BUFFERED, "prioritized": True, "noisy": True, "n_step": 3})],
@@ -48,6 +49,7 @@ CASES = {
     "sac": [("Pendulum-v1", BUFFERED)],
     "sarsa": [("CliffWalking-v1", TABLE)],
     "td3": [("Pendulum-v1", BUFFERED)],
+    "tqc": [("Pendulum-v1", BUFFERED)],
 }
 
 

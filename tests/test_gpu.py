@@ -53,6 +53,8 @@ CASES = [
     ("pqn", "CartPole-v1", {"num_envs": 8, "num_steps": 16}),
     ("sac", "Pendulum-v1", {"learning_starts": 32}),
     ("td3", "Pendulum-v1", {"learning_starts": 32}),
+    ("crossq", "Pendulum-v1", {"learning_starts": 32}),
+    ("tqc", "Pendulum-v1", {"learning_starts": 32}),
     ("iqn", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8}),
     ("q-learning", "CliffWalking-v1", {}),
     ("es", "CartPole-v1", {"population_size": 16, "episode_steps": 50}),

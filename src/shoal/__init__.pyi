@@ -1,6 +1,7 @@
 """The public names of shoal and their homes, for type checkers and for the lazy loader in `__init__.py`."""
 
 from .agents.bc import BC as BC
+from .agents.crossq import CrossQ as CrossQ
 from .agents.dqn import DQN as DQN
 from .agents.es import ES as ES
 from .agents.learned_losses import LearnedDrift as LearnedDrift
@@ -11,6 +12,7 @@ from .agents.presets import preset as preset
 from .agents.sac import SAC as SAC
 from .agents.tabular import QTable as QTable
 from .agents.td3 import TD3 as TD3
+from .agents.tqc import TQC as TQC
 from .core.agent import Agent as Agent
 from .core.agent import Metrics as Metrics
 from .core.checks import check_env as check_env

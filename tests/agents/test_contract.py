@@ -78,7 +78,7 @@ GROUPS = {
 
 # Groups that `make test` runs where they are not "numbers"; the other groups double the compilation for each agent.
 # That a time limit bootstraps for SAC is tested in its own file.
-FIRST = {"ppo": ("numbers", "dials"), "sac": ("dials",), "td3": ("dials",)}
+FIRST = {"ppo": ("numbers", "dials"), "sac": ("dials",), "td3": ("dials",), "crossq": ("dials",), "tqc": ("dials",)}
 
 
 def agent_cases():

@@ -114,14 +114,15 @@ class Blinding(Env):
         return jnp.ones(1)
 
 
-GUARDED = ["ppo", "pqn", "dqn", "sac", "td3"]  # agents with gradient steps that learn from rewards
+CONTINUOUS = ("sac", "td3", "crossq", "tqc")
+GUARDED = ["ppo", "pqn", "dqn", "sac", "td3", "crossq", "tqc"]  # agents with gradient steps that learn from rewards
 
 
 @pytest.mark.parametrize("form", ["cpu", "many"])
 @pytest.mark.parametrize("name", GUARDED)
 @pytest.mark.sampled(4)
 def test_a_member_with_infinite_rewards_stops_and_the_other_goes_on(name, form):
-    continuous = name in ("sac", "td3")
+    continuous = name in CONTINUOUS
     agent = small(name, Blinding(continuous=continuous))
     one = jax.tree.map(lambda *x: jnp.stack(x), *(to_arrays(Blinding(x, 4, continuous)) for x in (0.0, 1.0)))
     form = CPU if form == "cpu" else FORMS["many"]
@@ -137,14 +138,14 @@ def test_a_member_with_infinite_rewards_stops_and_the_other_goes_on(name, form):
 @pytest.mark.parametrize("name", GUARDED)
 @pytest.mark.sampled(2)
 def test_the_gradient_steps_of_a_stopped_member_change_nothing(name):
-    agent = small(name, Blinding(continuous=name in ("sac", "td3")))
+    agent = small(name, Blinding(continuous=name in CONTINUOUS))
 
     def run(seed):
         member = begin(agent, agent_env, seed, make_key(0))
         stopped = Member(member.state, seed == 1)  # of two members the first one is stopped
         return member, train_chunk(stopped, agent, agent_env, None, jnp.int32(0), jnp.int32(8))[0]
 
-    agent_env = to_arrays(Blinding(continuous=name in ("sac", "td3")))
+    agent_env = to_arrays(Blinding(continuous=name in CONTINUOUS))
     before, after = jax.tree.map(key_words, jax.jit(in_form(jax.vmap(run), FORMS["many"]))(jnp.arange(2)))
     assert issubclass(type(before.state), Guarded) and before.state.guarded
     for field in before.state.guarded:

@@ -112,6 +112,8 @@ REPLAY = {
     "c51": {},
     "sac": {},
     "td3": {"env": Tags(continuous=True)},
+    "crossq": {"env": Tags(continuous=True)},
+    "tqc": {"env": Tags(continuous=True)},
     "ddpg": {"env": Tags(continuous=True)},
 }
 

@@ -46,6 +46,8 @@ IGNORED = [
     ("dqn", CHOICES, {"munchausen_clip": -2.0}, {"munchausen": True}, CHOICES),
     ("dqn", CHOICES, {"double": True, "munchausen": True}, {"munchausen": False}, CHOICES),
     ("iqn", CHOICES, {"loss": "huber"}, {"head": "expected", "atoms": 51}, CHOICES),
+    ("crossq", NUMBERS, {"entropy_ratio": 0.5, "temperature": "fixed"}, {"temperature": "tuned"}, NUMBERS),
+    ("tqc", NUMBERS, {"alpha_learning_rate": 0.1, "temperature": "fixed"}, {"temperature": "tuned"}, NUMBERS),
     ("c51", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),
     ("a2c", CHOICES, {"clip": 0.1}, {"value_loss": "clipped"}, CHOICES),
     ("ppo", CHOICES, {"clip": 0.1, "surrogate": "dpo", "value_loss": "squared"}, {"value_loss": "clipped"}, CHOICES),
@@ -77,7 +79,7 @@ def test_fields_without_effect_are_refused_and_accepted_where_they_have_one(name
 
 ABLE = {
     CHOICES: "a2c bc c51 dqn es iqn pqn ppo rainbow rl2 sac",
-    NUMBERS: "a2c bc ddpg es ppo rl2 sac td3",
+    NUMBERS: "a2c bc crossq ddpg es ppo rl2 sac td3 tqc",
     "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa iqn pqn ppo q-learning rainbow rl2 sac sarsa",
     "Probe-MultiDiscrete-v0": "a2c bc es ppo rl2",
 }

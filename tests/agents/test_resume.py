@@ -20,8 +20,8 @@ OPTIONS_OF = {
     "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }
-# `make test` resumes a recurrent, normalizing PPO in test_ppo_memory.py; a checkpoint of TD3 is like one of SAC.
-SLOW = {*VARIANTS, "ppo", "td3"}
+# `make test` resumes a recurrent, normalizing PPO in test_ppo_memory.py; one of TD3 or TQC is like one of SAC.
+SLOW = {*VARIANTS, "ppo", "td3", "tqc"}
 CASES = [
     pytest.param(name, fields, marks=[pytest.mark.slow] if name in SLOW or other else [])
     for name in sorted(AGENTS)

@@ -120,7 +120,7 @@ FLAGS = {
     "--capture-video": "`shoal render RUN` makes GIFs of a finished run",
     "--no-shared": "Did you mean --shared false?",
     "--shared": "--shared needs a value: --shared true or --shared false.",
-    "--buffer-size 100": "ppo has no such hyperparameter. These agents have: c51, ddpg, dqn",
+    "--buffer-size 100": "ppo has no such hyperparameter. These agents have: c51, crossq, ddpg, dqn",
     "--learning-rate": "--learning-rate needs a value, or several separated by commas. The default is 0.00025.",
     "--learning-rate = 1e-3": "Write --learning-rate=1e-3, without spaces around the equals sign.",
     "--learning-rate= 1e-3": "Write --learning-rate=1e-3, without spaces around the equals sign.",

@@ -18,11 +18,13 @@ WORLDS = {
     "double-q-learning": "FrozenLake-v1",
     "sac": "Pendulum-v1",
     "td3": "Pendulum-v1",
+    "crossq": "Pendulum-v1",
+    "tqc": "Pendulum-v1",
 }
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", ["ppo", "dqn", "sac", "td3", "q-learning", "pqn"])
+@pytest.mark.parametrize("name", ["ppo", "dqn", "sac", "td3", "crossq", "tqc", "q-learning", "pqn"])
 def test_a_member_acts_as_the_policy_that_it_begins_with(name):
     env = shoal.make(WORLDS.get(name, "CartPole-v1"))
     agent = AGENTS[name].build().bind(env)

@@ -13,6 +13,7 @@ from jax.sharding import AxisType, Mesh
 
 from learners import VARIANTS
 from shoal.agents.bc import BC
+from shoal.agents.crossq import CrossQ
 from shoal.agents.dqn import DQN
 from shoal.agents.es import ES
 from shoal.agents.ppo import PPO
@@ -20,6 +21,7 @@ from shoal.agents.pqn import PQN
 from shoal.agents.sac import SAC
 from shoal.agents.tabular import QTable
 from shoal.agents.td3 import TD3
+from shoal.agents.tqc import TQC
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
@@ -36,6 +38,8 @@ SMALL = {
     DQN: ("CartPole-v1", REPLAY),
     SAC: ("Pendulum-v1", REPLAY),
     TD3: ("Pendulum-v1", REPLAY),
+    CrossQ: ("Pendulum-v1", REPLAY),
+    TQC: ("Pendulum-v1", REPLAY),
     ES: ("CartPole-v1", {"population_size": 4, "episode_steps": 3}),
     BC: ("CartPole-v1", {"batch_size": 4, "num_batches": 2, "demonstrations": LESSON}),
     QTable: ("FrozenLake-v1", {}),

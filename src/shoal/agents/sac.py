@@ -7,12 +7,13 @@ from the true final observation; initial weights are orthogonal; the temperature
 in the policy step before it.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from shoal.agents.replay_agent import Observed, critic_loss
-from shoal.agents.soft_actor_critic import FIXED, Learner, Losses, SoftActorCritic, Weights
+from shoal.agents.soft_actor_critic import FIXED, Learner, LossAux, SoftActorCritic, Weights
 from shoal.core.agent import refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
@@ -21,6 +22,7 @@ from shoal.core.spaces import Box, Discrete, to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import sample_noise
+from shoal.nn.policy_network import PolicyNetwork
 from shoal.ops.gradients import polyak_update
 from shoal.ops.replay import Transitions
 
@@ -74,7 +76,7 @@ class SAC(SoftActorCritic):
 
     def critics_loss(
         self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Float[Array, ""], Losses]:
+    ) -> tuple[Float[Array, ""], LossAux]:
         """The squared error, from targets by the target weights."""
         alpha, noise = self._alpha(learner), sample_noise(self.action_space, key, sample_weight.shape)
         policy = self._policy(learner.actor, batch.next_observed)
@@ -83,11 +85,19 @@ class SAC(SoftActorCritic):
         space = self.action_space
         action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action
         loss, losses = critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
-        return loss, losses | {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}
+        return loss, (losses | {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}, {})
+
+    def first_target(self, critics: Weights) -> Weights:
+        """The weights of the critics."""
+        return jax.tree.map(jnp.copy, critics)
 
     def updated_target(self, learner: Learner) -> Weights:
         """The target weights, moved towards the weights by `target_mix`."""
         return polyak_update(learner.target, learner.critics, self.target_mix)
+
+    @property
+    def _actor(self) -> PolicyNetwork:
+        return PolicyNetwork(self.network, self.observation_space, self.policy_outputs)
 
     @property
     def _critics(self) -> Critics:

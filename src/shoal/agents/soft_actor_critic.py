@@ -14,11 +14,10 @@ from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
-from shoal.nn.action_value import Critics
+from shoal.nn.batch_renorm import with_averages
 from shoal.nn.distributions import Categorical, SquashedGaussian, as_action, check_bounded, masked, sample_noise
-from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
-from shoal.ops.gradients import adam, descend_tree, first_moments
+from shoal.ops.gradients import Optimizer, adam, descend_tree, first_moments
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
@@ -26,6 +25,7 @@ from shoal.ops.schedules import whole
 Weights = Any
 Policy = Categorical | SquashedGaussian
 Losses = dict[str, Array]
+LossAux = tuple[Losses, dict[str, Any]]  # (losses to report, moving averages of `nn.batch_renorm`; empty without)
 TEMPERATURES = ("tuned", "fixed")
 FIXED = TEMPERATURES.index("fixed")
 LOG_STD = (-5.0, 2.0)  # bounds into which the network's output is squashed
@@ -38,7 +38,7 @@ class Learner(Struct):
 
     actor: Weights
     critics: Weights  # leaves have a leading axis over critics [K]
-    target: Weights  # target weights of the critics [K]
+    target: Weights  # target weights of the critics [K]; None for an agent without target networks
     log_alpha: Float[Array, ""]  # log of the temperature
     actor_moments: Any  # Adam's state, over packed weights (`ops.gradients`)
     critic_moments: Any
@@ -60,7 +60,7 @@ class SoftPolicy(Struct):
 class SoftActorCritic(ReplayActorCritic):
     """Maximizes the return plus the policy's entropy times a temperature, which is tuned. Abstract.
 
-    A gradient step changes the critics; after every `policy_delay` of them, `policy_delay` steps of the policy and the
+    A gradient step changes the critics; after every `policy_delay` of them, `policy_steps` steps of the policy and the
     temperature follow. In a Box the policy is a Gaussian squashed by tanh into the bounds. For Discrete actions it is
     categorical and the critics compute the Q-values of all actions, so that expectations are exact.
     """
@@ -80,6 +80,7 @@ class SoftActorCritic(ReplayActorCritic):
         1.0, valid=(-0.69, 1e3), help="in a Box: target entropy is -ratio per action component; uniform: ratio -log 2"
     )
     policy_delay: Number = hyper(2.0, valid=(1, 1e6), help="critic steps between two rounds of policy steps")
+    policy_steps: Number = hyper(0.0, valid=(0, 1e6), help="policy steps of a round; 0: as many as critic steps")
     learning_starts: Number = hyper(
         5e3, valid=(0, 1e9), help="environment steps with uniform actions before the first gradient step"
     )
@@ -99,16 +100,38 @@ class SoftActorCritic(ReplayActorCritic):
     @abc.abstractmethod
     def critics_loss(
         self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Float[Array, ""], Losses]:
-        """(the loss of the critics, losses to report). `key` is consumed."""
+    ) -> tuple[Float[Array, ""], LossAux]:
+        """(the loss of the critics, (losses to report, moving averages after it)). `key` is consumed."""
+
+    @abc.abstractmethod
+    def first_target(self, critics: Weights) -> Weights:
+        """The initial target weights, from those of the critics."""
 
     @abc.abstractmethod
     def updated_target(self, learner: Learner) -> Weights:
         """The target weights after a gradient step."""
 
+    def policy_in_training(
+        self, learner: Learner, actor: Weights, observed: Observed, sample_weight: Float[Array, "B"]
+    ) -> tuple[Policy, dict[str, Any]]:
+        """(the policy of weights that learn, moving averages after it). Default: as it acts, without averages."""
+        del learner, sample_weight
+        return self._policy(actor, observed), {}
+
     @property
     @abc.abstractmethod
-    def _critics(self) -> Critics: ...
+    def _actor(self) -> Any:
+        """The network of the policy, with `policy_outputs` outputs: `nn.policy_network`, or one called likewise."""
+
+    @property
+    @abc.abstractmethod
+    def _critics(self) -> Any:
+        """The networks of the critics: `nn.action_value`, or others called likewise."""
+
+    @property
+    def _adam(self) -> Optimizer:
+        """The optimizer of all weights."""
+        return adam(self.adam_eps)
 
     @abc.abstractmethod
     def _target_entropy(self, observed: Observed) -> Any:
@@ -149,8 +172,9 @@ class SoftActorCritic(ReplayActorCritic):
 
     def with_policy(self, state: ReplayState, policy: SoftPolicy) -> ReplayState:
         """A new member's state with a policy's actor, critics (online and target), temperature and statistics."""
+        target = self.first_target(policy.critics)
         learner = state.learner.replace(
-            actor=policy.actor, critics=policy.critics, target=policy.critics, log_alpha=policy.log_alpha
+            actor=policy.actor, critics=policy.critics, target=target, log_alpha=policy.log_alpha
         )
         return state.replace(learner=learner, obs_stats=policy.obs_stats)
 
@@ -179,45 +203,48 @@ class SoftActorCritic(ReplayActorCritic):
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Learner, Losses]:
         gradient_of_loss = jax.grad(self.critics_loss, has_aux=True)
-        gradient, losses = gradient_of_loss(learner.critics, learner, batch, sample_weight, key)
+        gradient, (losses, averages) = gradient_of_loss(learner.critics, learner, batch, sample_weight, key)
         critics, moments, is_stopped = descend_tree(
-            adam(self.adam_eps),
+            self._adam,
             learner.critics,
             gradient,
             learner.critic_moments,
             self.learning_rate,
             is_stopped=learner.is_stopped,
         )
+        critics = with_averages(critics, averages, is_stopped)
         return learner.replace(critics=critics, critic_moments=moments, is_stopped=is_stopped), losses
 
     def _learn_policy(
         self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"], key: Key
     ) -> Learner:
-        """`policy_delay` steps of policy and temperature after every `policy_delay` critic steps, otherwise none."""
+        """Steps of policy and temperature after every `policy_delay` critic steps, otherwise none."""
 
         def step(i, learner):
             noise = sample_noise(self.action_space, jax.random.fold_in(key, i), sample_weight.shape)
             alpha = self._alpha(learner)
 
             def loss(actor):
-                policy = self._policy(actor, observed)
+                policy, averages = self.policy_in_training(learner, actor, observed, sample_weight)
                 value, entropy = self.soft_value(policy, learner.critics, alpha, observed, noise)
-                return -jnp.sum(sample_weight * value), entropy
+                return -jnp.sum(sample_weight * value), (entropy, averages)
 
-            gradient, entropy = jax.grad(loss, has_aux=True)(learner.actor)
+            gradient, (entropy, averages) = jax.grad(loss, has_aux=True)(learner.actor)
             actor, moments, is_stopped = descend_tree(
-                adam(self.adam_eps),
+                self._adam,
                 learner.actor,
                 gradient,
                 learner.actor_moments,
                 self.policy_learning_rate,
                 is_stopped=learner.is_stopped,
             )
+            actor = with_averages(actor, averages, is_stopped)
             learner = learner.replace(actor=actor, actor_moments=moments, is_stopped=is_stopped)
             return self._learn_alpha(learner, jnp.sum(sample_weight * (entropy - self._target_entropy(observed))))
 
         period = jnp.maximum(whole(self.policy_delay), 1)
-        steps = jnp.where(learner.critic_moments.count % period == 0, period, 0)
+        steps = jnp.where(self.policy_steps == 0, period, whole(self.policy_steps))
+        steps = jnp.where(learner.critic_moments.count % period == 0, steps, 0)
         return jax.lax.fori_loop(0, steps, step, learner)
 
     def _learn_alpha(self, learner: Learner, excess: Float[Array, ""]) -> Learner:
@@ -225,7 +252,7 @@ class SoftActorCritic(ReplayActorCritic):
         gradient = jnp.exp(learner.log_alpha) * excess
         learning_rate = jnp.where(self.temperature == FIXED, 0, self.alpha_learning_rate)
         log_alpha, moments, is_stopped = descend_tree(
-            adam(self.adam_eps),
+            self._adam,
             learner.log_alpha,
             gradient,
             learner.alpha_moments,
@@ -248,10 +275,10 @@ class SoftActorCritic(ReplayActorCritic):
     # Networks, initial weights and the temperature.
 
     @property
-    def _actor(self) -> PolicyNetwork:
+    def policy_outputs(self) -> int:
+        """The outputs of the policy's network: logits, or means and standard deviations."""
         space = self.action_space
-        outputs = space.n if isinstance(space, Discrete) else 2 * space.shape[0]
-        return PolicyNetwork(self.network, self.observation_space, outputs)
+        return space.n if isinstance(space, Discrete) else 2 * space.shape[0]
 
     def init_learner(self, key: Key, obs: Any, action: Array) -> Learner:
         """Initial weights, target weights, temperature and Adam states. `key` is consumed."""
@@ -262,15 +289,17 @@ class SoftActorCritic(ReplayActorCritic):
         return Learner(
             actor=actor,
             critics=critics,
-            target=jax.tree.map(jnp.copy, critics),
+            target=self.first_target(critics),
             log_alpha=log_alpha,
-            actor_moments=first_moments(adam(), actor),
-            critic_moments=first_moments(adam(), critics),
-            alpha_moments=first_moments(adam(), log_alpha),
+            actor_moments=first_moments(self._adam, actor),
+            critic_moments=first_moments(self._adam, critics),
+            alpha_moments=first_moments(self._adam, log_alpha),
         )
 
     def _policy(self, actor: Weights, observed: Observed) -> Policy:
-        out = self._actor(actor, observed.obs)
+        return self._policy_of(self._actor(actor, observed.obs), observed)
+
+    def _policy_of(self, out: Float[Array, "*axes outputs"], observed: Observed) -> Policy:
         if isinstance(self.action_space, Discrete):
             return Categorical(masked(out, observed.mask))
         mean, spread = jnp.split(out, 2, axis=-1)

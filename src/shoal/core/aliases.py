@@ -218,7 +218,7 @@ MASKED = "ppo uses the action mask of an environment by itself"
 OTHER_AGENTS = {
     "ars": "es is an evolution strategy too",
     "cmaes": 'es has the strategies of evosax: es with strategy="Sep_CMA_ES"',
-    **dict.fromkeys(("crossq", "redq", "tqc"), "sac is the nearest that shoal has"),
+    "redq": "sac is the nearest that shoal has",
     "ddqn": "write dqn with double=True",
     "dueling": "write dqn with dueling=True",
     "impala": "ppo and a2c are the nearest that shoal has",

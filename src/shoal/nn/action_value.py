@@ -20,14 +20,15 @@ class Critics(NamedTuple):
 
     For actions in a Box, the action, in the units of the box (`core.spaces.to_unit`), is concatenated to the features
     of the observation. If the torso reads images, it is concatenated to the torso's output instead, and one more hidden
-    layer of relu units follows. For discrete actions, a critic reads the observation and computes the Q-values of all
-    actions at once.
+    layer of relu units follows. With `quantiles` a critic predicts so many quantiles of the return of the action. For
+    discrete actions, a critic reads the observation and computes the Q-values of all actions at once.
     """
 
     torso: Any
     observation_space: Space
     action_space: Box | Discrete
     count: int = 2
+    quantiles: int = 0  # of the return of an action in a Box; 0: its mean
 
     def init(self, key: Key, obs: Any, action: Array) -> Weights:
         """Initial weights with a leading axis [K]. `key` is consumed.
@@ -36,10 +37,11 @@ class Critics(NamedTuple):
         """
         return jax.vmap(lambda k: self._init_one(k, obs, action))(jax.random.split(key, self.count))
 
-    def __call__(self, weights: Weights, obs: Any, action: Array) -> Float[Array, "K *axes"]:
-        """The Q-value of one action for each observation, by every critic."""
+    def __call__(self, weights: Weights, obs: Any, action: Array) -> Float[Array, "K ..."]:
+        """The Q-value [K, *axes] of one action for each observation, by every critic, or quantiles [K, *axes, Z]."""
         if isinstance(self.action_space, Box):
-            return jax.vmap(lambda w: self._apply_one(w, obs, action))(weights)[..., 0]
+            outputs = jax.vmap(lambda w: self._apply_one(w, obs, action))(weights)
+            return outputs if self.quantiles else outputs[..., 0]
         chosen = jax.nn.one_hot(action, self.action_space.n, dtype=bool)
         return jnp.sum(jnp.where(chosen[None], self.every(weights, obs), 0), axis=-1)
 
@@ -55,7 +57,7 @@ class Critics(NamedTuple):
         if self._joins_late:
             example = jnp.zeros((width + action.shape[-1],), jnp.float32)
             weights["joint"] = self._joint(width).init(k_joint, example)
-        outputs = 1 if isinstance(self.action_space, Box) else self.action_space.n
+        outputs = max(self.quantiles, 1) if isinstance(self.action_space, Box) else self.action_space.n
         return {**weights, "head": init_dense(k_head, width, outputs, scale=1.0)}
 
     def _apply_one(self, weights: Weights, obs: Any, action: Array | None) -> Float[Array, "*axes outputs"]:

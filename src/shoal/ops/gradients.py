@@ -38,9 +38,9 @@ def first_moments(optimizer: Optimizer, weights: Weights) -> Any:
     return optimizer.init(pack(weights)[0])
 
 
-def adam(eps: Number = 1e-8) -> Optimizer:
-    """Adam without the learning rate: `descend` multiplies by it."""
-    return optax.scale_by_adam(eps=eps)
+def adam(eps: Number = 1e-8, beta: Number = 0.9) -> Optimizer:
+    """Adam without the learning rate, by which `descend` multiplies. `beta` is the decay of the mean gradient."""
+    return optax.scale_by_adam(b1=beta, eps=eps)
 
 
 def descend(
