@@ -13,6 +13,7 @@ from shoal.core.wrappers import TransformObservation
 from shoal.nn.film import FiLMNet
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.parts_net import PartsNet
+from shoal.nn.simba import Simba
 from shoal.nn.tiles import TileNet
 from shoal.nn.torsos import CNN, MLP
 from shoal.rollouts.demonstrations import Demonstrations
@@ -84,6 +85,7 @@ def test_every_agent_class_with_a_network_is_in_the_table():
     ("torso", "observation", "kind"),
     [
         ("mlp", "picture", MLP),
+        ("simba", "vector", Simba),
         ("cnn", "picture", CNN),
         ("tiles", "tiles", TileNet),
         ("auto", "text", PartsNet),
@@ -125,7 +127,7 @@ def test_a_torso_name_gives_the_same_network_for_every_agent(name):
         assert of_bow == of_auto.clone(encoder="bow")
     with pytest.raises(ValueError, match="torso='bow' needs a text, and there is none in"):
         built(name, "tiles", torso="bow")
-    choices = "auto, mlp, cnn, nature, impala, tiles, bow, film"
+    choices = "auto, mlp, cnn, nature, impala, tiles, bow, film, simba"
     with pytest.raises(ValueError, match=f"torso='rnn' is unknown. Choose one of {choices}"):
         built(name, "vector", torso="rnn")
 

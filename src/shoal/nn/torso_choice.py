@@ -12,13 +12,14 @@ from shoal.nn.film import FiLMNet
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import has_text
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
+from shoal.nn.simba import Simba
 from shoal.nn.tiles import TileNet, has_tiles
 from shoal.nn.torsos import MLP, NatureCNN
 
-TORSOS = ("auto", "mlp", *PICTURES, "tiles", "bow", "film")
+TORSOS = ("auto", "mlp", *PICTURES, "tiles", "bow", "film", "simba")
 TORSO_HELP = (
     "auto: chosen by the observation space; impala: fixed layers; bow: as auto, but reads an instruction as a bag of "
-    "words; film: reads one as BabyAI does"
+    "words; film: reads one as BabyAI does; simba: residual blocks, one for each item of hidden"
 )
 FORMS = ("vector", "image", "observation")  # see `nn/torsos.py`
 
@@ -60,6 +61,8 @@ def named_torso(
         return default_torso(observation_space, hidden, activation, layer_norm=layer_norm)
     if name == "mlp":
         return MLP(hidden, activation, layer_norm)
+    if name == "simba":
+        return Simba(hidden, activation)
     if name == "bow":
         if has_text(observation_space):
             return default_torso(observation_space, hidden, activation, layer_norm=layer_norm).clone(encoder="bow")
@@ -130,6 +133,8 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
     if agent.network is None:
         if agent.torso == "impala" and is_picture(observation_space):
             refuse_ignored(agent, "in this network, whose layers are fixed", "hidden", "activation")  # type: ignore[arg-type]  # of an agent
+        if agent.torso == "simba" and hasattr(agent, "layer_norm"):
+            refuse_ignored(agent, "in this network, which normalizes its layers in its own way", "layer_norm")  # type: ignore[arg-type]  # of an agent
         return named_torso(agent.torso, observation_space, agent.hidden, agent.activation, layer_norm=layer_norm)
     if isinstance(agent.network, type) or not all(callable(getattr(agent.network, x, None)) for x in ("init", "apply")):
         raise TypeError(
