@@ -15,7 +15,7 @@ AGENT_ENVS |= dict.fromkeys(("q-learning", "double-q", "sarsa", "expected-sarsa"
 HORIZON = 500_000  # steps of the run that schedules expect
 NOT_LEARNED = ("age", "key", "env_states", "replay", "priorities", "action", "carry")  # nor what normalization keeps
 NUMBERS_OF_A_SAMPLE = 16  # bytes: log-probability, value, advantage, target; or reward and discount
-GRADIENT_LOOP = re.compile(r"_gradient_steps$|train_on_replay$|DQN\._train$|BC\.update$")  # functions with such a loop
+GRADIENT_LOOP = re.compile(r"_gradient_steps$|train_on_replay$|BC\.update$")  # functions with such a loop
 EPISODE_LOOP = re.compile(r"_run_episodes$")
 
 

@@ -106,7 +106,7 @@ def test_the_critics_loss_equals_a_numpy_version(steps, limits):
     agent, env = bound(learning_rate=0.0, renorm_after=100, renorm_scale=1.5, renorm_shift=0.5)
     learner, batch = untrained_learner(agent, steps), random_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    after, losses = learn_critics(agent, learner, batch, share, make_key(3))
+    after, losses, _ = learn_critics(agent, learner, batch, share, make_key(3))
 
     noise = noise_of(env.action_space, make_key(3), (16,))
     next_action, log_prob = numpy_draw(numpy_net(learner.actor, batch.next_observed.obs)[0], noise)
@@ -160,7 +160,7 @@ def test_the_policy_takes_policy_steps_after_every_policy_delay_critic_steps(ste
     learner, batch, share = untrained_learner(agent), random_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
-        learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
+        learner, _, _ = learn_critics(agent, learner, batch, share, make_key(i))
         learner = learn_policy(agent, learner, batch.observed, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
     assert made == visits

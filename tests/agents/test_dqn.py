@@ -250,7 +250,9 @@ def test_importance_weights_follow_the_sampling_probabilities():
     def drawn(age):
         state = agent.init(make_key(0), env).replace(age=age)
         priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
-        return agent._sample_indices(state, priorities, make_key(1), jnp.int32(6), jnp.int32(6))  # of rows 0 to 5
+        return agent._sample_indices(
+            state.replay, priorities, state.age, make_key(1), jnp.int32(6), jnp.int32(6)
+        )  # of rows 0 to 5
 
     for age, beta in ((0, 0.4), (25, 1.0)):
         index, weight = map(np.asarray, drawn(jnp.int32(age)))
@@ -481,10 +483,10 @@ def test_samples_come_from_the_newest_rows_that_buffer_size_allows(prioritized):
         env_states, trajectory, _ = now.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(
-            env_states=env_states, replay=replay, priorities=now._add_priorities(state, replay, clock)
+            env_states=env_states, replay=replay, priorities=now.add_priorities(state.priorities, replay, clock)
         )
         newest, usable = replay.newest(clock), replay.usable(state.age, now.n_step, now.buffer_size)
-        index, _ = now._sample_indices(state, state.priorities, make_key(3), newest, usable)
+        index, _ = now._sample_indices(state.replay, state.priorities, state.age, make_key(3), newest, usable)
         if state.priorities is not None:
             errors = 1.0 + jnp.arange(len(index), dtype=jnp.float32) % 3
             learned = state.priorities.learn(index, errors, 0.6, jnp.ones(len(index), bool))

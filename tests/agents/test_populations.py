@@ -110,7 +110,7 @@ def test_new_episodes_forget_the_running_ones_and_keep_what_was_learned(name):
 REPLAY = {
     "dqn": {"n_step": 3},
     "c51": {},
-    "sac": {},
+    "sac": {"n_step": 3},
     "td3": {"env": Tags(continuous=True)},
     "crossq": {"env": Tags(continuous=True)},
     "tqc": {"env": Tags(continuous=True)},

@@ -8,7 +8,8 @@ import pytest
 from environments import Tally
 from shoal.agents.replay_agent import Observed, ReplayAgent, critic_loss, sample_weights, steps_of
 from shoal.core.keys import make_key
-from shoal.core.struct import struct
+from shoal.core.registry import AGENTS, make
+from shoal.core.struct import struct, to_arrays
 from shoal.ops.replay import Steps
 from shoal.rollouts.rollout import Rollout
 
@@ -68,7 +69,7 @@ def test_gradient_steps_are_due_every_so_many_steps_once_learning_has_started(st
 def test_no_gradient_step_is_due_before_the_first_complete_transition():
     agent = learner(4, 1, starts=0, frequency=1, iterations=1)
     assert [int(agent.gradient_steps_due(jnp.int32(age))) for age in range(3)] == [0, 4, 4]
-    assert [int(agent.gradient_steps_due(jnp.int32(age), n_step=2)) for age in range(4)] == [0, 0, 4, 4]
+    assert [int(agent.replace(n_step=2).gradient_steps_due(jnp.int32(age))) for age in range(4)] == [0, 0, 4, 4]
 
 
 def test_samples_beyond_the_effective_batch_have_weight_zero():
@@ -113,7 +114,7 @@ def test_batches_are_sampled_from_the_effective_buffer_only():
 
     def note(drawn, batch, share, key):
         del share, key
-        return drawn.at[batch.observed.obs.astype(jnp.int32)].set(True), {}
+        return drawn.at[batch.observed.obs.astype(jnp.int32)].set(True), {}, jnp.zeros(64)
 
     replay, drawn, due = agent.empty_replay(Observed(jnp.zeros(2), None), jnp.int32(0)), jnp.zeros(20, bool), 0
     for clock in range(7):  # numbered by row; at clock 6 rows 10 to 13 have taken the place of the first
@@ -130,14 +131,63 @@ def test_batches_are_sampled_from_the_effective_buffer_only():
         replay = replay.add(steps, jnp.int32(clock))
         drawn = jnp.zeros(20, bool)
         time = jnp.int32(clock)
-        drawn, _, due = agent.train_on_replay(note, drawn, replay, time, time, make_key(clock))
+        drawn, _, due, _ = agent.train_on_replay(note, drawn, replay, time, time, make_key(clock))
     assert int(due) == 4
     assert np.flatnonzero(drawn).tolist() == [8, 9, 10, 11, 12]
 
 
 def test_the_loss_of_critics_is_summed_over_them_and_averaged_over_samples():
     q_values, target, share = np.asarray([[1.0, 2.0], [3.0, 5.0]]), np.asarray([1.5, 4.0]), np.asarray([0.75, 0.25])
-    loss, logged = critic_loss(*(jnp.asarray(x, jnp.float32) for x in (q_values, target, share)))
+    loss, (logged, errors) = critic_loss(*(jnp.asarray(x, jnp.float32) for x in (q_values, target, share)))
     np.testing.assert_allclose(loss, 0.75 * (0.25 + 2.25) + 0.25 * (4 + 1))
     np.testing.assert_allclose(logged["td_error"], 0.75 * 1.0 + 0.25 * 1.5)
+    np.testing.assert_allclose(errors, [1.0, 1.5])
     np.testing.assert_allclose(logged["q_value"], 0.75 * 2.0 + 0.25 * 3.5)
+
+
+ACTOR_CRITICS = [
+    pytest.param(name, marks=[] if name == "sac" else pytest.mark.slow) for name in ("sac", "td3", "crossq", "tqc")
+]
+
+
+@pytest.mark.parametrize("name", ACTOR_CRITICS)
+def test_actor_critics_sample_by_priority_over_several_steps(name):
+    sizes = {"num_envs": 2, "num_steps": 4, "buffer_size": 64, "batch_size": 16, "hidden": (8,), "learning_starts": 8}
+    options = {"prioritized": True, "n_step": 3, "priority_exponent": 0.5, "train_frequency": 2}
+    env = make("Pendulum-v1")
+    agent, env = to_arrays(AGENTS[name].build(**sizes, **options).bind(env)), to_arrays(env)
+
+    @jax.jit
+    def three_updates(agent, env):
+        state = agent.init(make_key(0), env)
+        for clock in range(3):
+            state, metrics = agent.update(state, env, jnp.int32(clock))
+        return state, metrics
+
+    def learn(seen, batch, share, key):
+        del seen, key
+        return (batch.bootstrap, share), {}, jnp.full(share.shape, 4.0)
+
+    state, metrics = three_updates(agent, env)
+    assert metrics.weight == 4 and np.isfinite(metrics.losses["loss"])
+    leaf = np.asarray(state.priorities.leaf).ravel()
+    has_priority = leaf[: 16 * 2].reshape(16, 2) > 0
+    assert has_priority[:9].all() and not has_priority[9:].any()  # of 12 rows, the last 3 have no successor yet
+    assert np.unique(leaf[leaf > 0]).size > 3
+    # From here by hand: errors of 4 give priorities of 2, and the weights of the loss are powers of the probabilities.
+    two, nothing = jnp.int32(2), (jnp.zeros(16), jnp.zeros(16))
+    (bootstrap, share), _, _, priorities = agent.train_on_replay(
+        learn, nothing, state.replay, two, two, make_key(1), None, state.priorities
+    )
+    np.testing.assert_allclose(bootstrap, 0.99**3, rtol=1e-5)
+    assert np.ptp(share) > 0 and np.count_nonzero(np.isclose(np.asarray(priorities.leaf), 2.0, rtol=1e-4)) > 4
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "crossq", "tqc", "dqn"])
+def test_priorities_without_effect_are_refused(name):
+    env = make("CartPole-v1" if name == "dqn" else "Pendulum-v1")
+    with pytest.raises(ValueError, match="priority_exponent=0.3 changes nothing without prioritized=True"):
+        AGENTS[name].build(priority_exponent=0.3).bind(env)
+    AGENTS[name].build(priority_exponent=0.3, prioritized=True).bind(env)
+    with pytest.raises(ValueError, match="n_step=0 must be at least 1"):
+        AGENTS[name].build(n_step=0).bind(env)

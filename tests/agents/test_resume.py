@@ -18,6 +18,7 @@ from tiny import SILENT
 UPDATES = 6  # with learning before the checkpoint that is left, and after
 OPTIONS_OF = {
     "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
+    "sac": [{"prioritized": True, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }
 # `make test` resumes a recurrent, normalizing PPO in test_ppo_memory.py; one of TD3 or TQC is like one of SAC.

@@ -126,7 +126,7 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
     agent, env = bound(learning_rate=0.0)
     learner, batch = untrained_learner(agent), continuous_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = learn_critics(agent, learner, batch, share, make_key(3))
+    _, losses, _ = learn_critics(agent, learner, batch, share, make_key(3))
 
     noise = noise_of(env.action_space, make_key(3), (16,))
     action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)
@@ -142,7 +142,7 @@ def test_the_loss_of_continuous_critics_equals_a_numpy_version():
 def test_the_loss_of_discrete_critics_equals_a_numpy_version():
     agent, env = bound("CartPole-v1", learning_rate=0.0)
     learner, batch = untrained_learner(agent), discrete_batch()
-    _, losses = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(3))
+    _, losses, _ = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(3))
     value, entropy = numpy_soft_value(learner.actor, learner.target, batch.next_observed.obs)
     target = np.asarray(batch.reward) + np.asarray(batch.bootstrap) * (value + 0.3 * entropy)
     rows = np.arange(16)
@@ -205,7 +205,7 @@ def test_a_delayed_policy_takes_as_many_gradient_steps_as_the_critics(delay, vis
     learner, batch, share = untrained_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
     made = []
     for i in range(6):
-        learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
+        learner, _, _ = learn_critics(agent, learner, batch, share, make_key(i))
         learner = learn_policy(agent, learner, batch.observed, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
         assert learner.alpha_moments.count == learner.actor_moments.count

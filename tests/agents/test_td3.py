@@ -110,7 +110,7 @@ def test_the_critics_loss_equals_a_numpy_version(name):
     agent, env = bound(name=name, learning_rate=0.0)
     learner, batch = untrained_learner(agent), random_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = learn_critics(agent, learner, batch, share, make_key(3))
+    _, losses, _ = learn_critics(agent, learner, batch, share, make_key(3))
 
     after = batch.next_observed.obs
     noise = np.asarray(noise_of(env.action_space, make_key(3), (16,)), np.float64)
@@ -159,7 +159,7 @@ def test_policy_and_targets_are_updated_every_policy_delay_critic_steps(delay, v
     made = []
     for i in range(6):
         before = learner.target
-        learner, _ = learn_critics(agent, learner, batch, share, make_key(i))
+        learner, _, _ = learn_critics(agent, learner, batch, share, make_key(i))
         learner = learn_policy(agent, learner, batch.observed, share)
         moves = int(learner.actor_moments.count) > (made[-1] if made else 0)
         made.append(int(learner.actor_moments.count))

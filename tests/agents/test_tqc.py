@@ -92,7 +92,7 @@ def test_the_critics_loss_equals_a_numpy_version(dropped):
     agent, env = bound(learning_rate=0.0, dropped=dropped)
     learner, batch = untrained_learner(agent), random_batch()
     share = jnp.where(jnp.arange(16) < 10, 0.1, 0.0)  # an effective batch of 10
-    _, losses = learn_critics(agent, learner, batch, share, make_key(3))
+    _, losses, _ = learn_critics(agent, learner, batch, share, make_key(3))
 
     noise = noise_of(env.action_space, make_key(3), (16,))
     next_action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)

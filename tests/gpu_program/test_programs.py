@@ -64,8 +64,8 @@ def test_a_commit_has_seven_digits_in_a_repository_of_any_size(tmp_path):
 
 def test_loops_of_unknown_length_are_those_of_gradient_steps_and_of_episodes():
     program = programs.Program(None, (), "update", 1, 1, 0.0, gradient_steps=4.0, episode_steps=500)
-    asked = ("ReplayAgent.train_on_replay", "DQN._train", "ES._run_episodes", "train_chunk")
-    assert [programs.trips(program, function) for function in asked] == [4, 4, 500, 1]
+    asked = ("ReplayAgent.train_on_replay", "ES._run_episodes", "train_chunk")
+    assert [programs.trips(program, function) for function in asked] == [4, 500, 1]
 
 
 def test_fields_are_numbers_tuples_or_words():

@@ -78,8 +78,8 @@ class CrossQ(SoftActorCritic):
         q_values, averages = self._critics.train(critics, obs, action, weight, limits)
         q_values, next_q_values = jnp.split(q_values, 2, axis=1)
         next_value = jax.lax.stop_gradient(self.combined(next_q_values)) - alpha * log_prob
-        loss, losses = critic_loss(q_values, batch.reward + batch.bootstrap * next_value, sample_weight)
-        return loss, (losses | {"entropy": -jnp.sum(sample_weight * log_prob), "alpha": alpha}, averages)
+        loss, (losses, error) = critic_loss(q_values, batch.reward + batch.bootstrap * next_value, sample_weight)
+        return loss, (losses | {"entropy": -jnp.sum(sample_weight * log_prob), "alpha": alpha}, averages, error)
 
     def policy_in_training(
         self, learner: Learner, actor: Weights, observed: Observed, sample_weight: Float[Array, "B"]

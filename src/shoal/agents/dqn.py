@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalized, updated
-from shoal.agents.replay_agent import Observed, ReplayAgent, normalized_batch, sample_weights, steps_of
+from shoal.agents.replay_agent import Observed, ReplayAgent, steps_of
 from shoal.core.agent import Guarded, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
@@ -31,7 +31,7 @@ from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
 from shoal.ops.exploration import allowed, epsilon_greedy, greedy, sample_uniforms
 from shoal.ops.gradients import Optimizer, adam, descend, first_moments, pack, polyak_update
-from shoal.ops.priorities import Priorities, Window
+from shoal.ops.priorities import Priorities
 from shoal.ops.replay import Replay, Transitions
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import linear, passed, progress
@@ -144,7 +144,6 @@ class DQN(ReplayAgent):
     kappa: Number = hyper(1.0, valid=(1e-6, 1e6), help="where Huber losses become linear")
     v_min: Number = hyper(-100.0, valid=(-1e9, 1e9), help="smallest return of a categorical head")
     v_max: Number = hyper(100.0, valid=(-1e9, 1e9), help="largest return of a categorical head")
-    priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: uniform sampling")
     importance_exponent: Number = hyper(
         0.4, valid=(0, 1), help="initial exponent of importance weights; linear to 1 at the horizon"
     )
@@ -156,10 +155,8 @@ class DQN(ReplayAgent):
     munchausen_clip: Number = hyper(-1.0, valid=(-1e6, 0), help="smallest temperature * log pi(a|s)")
 
     num_steps: int = static(10, help="steps of each environment in one update")
-    n_step: int = static(1, choices=(1, 2, 3, 5, 10))
     double: bool = static(False, choices=(False, True), help="van Hasselt et al. 2016")
     dueling: bool = static(False, choices=(False, True), help="Wang et al. 2016")
-    prioritized: bool = static(False, choices=(False, True), help="Schaul et al. 2016")
     noisy: bool = static(False, choices=(False, True), help="explore with noisy weights (Fortunato et al. 2018)")
     munchausen: bool = static(False, choices=(False, True), help="Vieillard et al. 2020")
     head: str = static("expected", choices=HEADS)
@@ -177,13 +174,11 @@ class DQN(ReplayAgent):
         Raises Unsuited if actions are not Discrete, and ValueError for fields that do not fit together.
         """
         check_choices(self)
-        check_counts(self, "num_envs", "num_steps", "n_step", "atoms", "hidden")
+        check_counts(self, "num_envs", "num_steps", "atoms", "hidden")
         if not isinstance(env.action_space, Discrete):
             raise Unsuited(f"it has one Q-value per action, so it needs Discrete actions, not {env.action_space}.")
         if self.noisy:
             refuse_ignored(self, "with noisy=True", "epsilon_start", "epsilon_end", "exploration")
-        if not self.prioritized:
-            refuse_ignored(self, "without prioritized=True", "priority_exponent", "importance_exponent")
         if self.head != "categorical":
             refuse_ignored(self, "without head='categorical'", "v_min", "v_max")
         if self.head == "categorical" or (self.head == "expected" and self.loss != "huber"):
@@ -202,7 +197,7 @@ class DQN(ReplayAgent):
             refuse_ignored(self, "with optimizer='sgd'", "adam_eps")
         _check_support(self)
         space = env.observation_space
-        return self.fitted(env, self.n_step).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
+        return self.fitted(env).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
 
     def init(self, key: Key, env: Env) -> DQNState:
         """Initial weights, environment states, and an empty buffer. `key` is consumed."""
@@ -220,7 +215,7 @@ class DQN(ReplayAgent):
             optimizer=first_moments(self._optimizer, weights),
             env_states=env_states,
             replay=replay,
-            priorities=Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None,
+            priorities=self.first_priorities(replay),
             obs_stats=stats,
         )
 
@@ -258,11 +253,10 @@ class DQN(ReplayAgent):
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(
             replay=replay,
-            priorities=self._add_priorities(state, replay, clock),
+            priorities=self.add_priorities(state.priorities, replay, clock),
             obs_stats=updated(state.obs_stats, trajectory.obs),
         )
-        due = self.gradient_steps_due(state.age, self.n_step)
-        state, losses = self._train(state, due, clock, key)
+        state, losses, due = self._train(state, clock, key)
         state = state.replace(target=self._updated_target(state), age=state.age + 1)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
@@ -295,30 +289,16 @@ class DQN(ReplayAgent):
 
     # The parts of an update, in order.
 
-    def _add_priorities(self, state: DQNState, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
-        # Samples get the largest priority once their successors are stored.
-        if state.priorities is None:
-            return None
-        envs = jnp.arange(self.num_envs, dtype=jnp.int32)[None]
-        behind = self.n_step + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]  # rows before the newest one
-        index = replay.index(replay.newest(clock), behind, envs).ravel()
-        return state.priorities.set(index, jnp.broadcast_to(state.priorities.largest, index.shape))
-
     def _train(
-        self, state: DQNState, due: Int[Array, ""], clock: Int[Array, ""], key: Key
-    ) -> tuple[DQNState, dict[str, Array]]:
+        self, state: DQNState, clock: Int[Array, ""], key: Key
+    ) -> tuple[DQNState, dict[str, Array], Int[Array, ""]]:
         packed, unpack = pack(state.weights)
         gradient_of_loss = jax.grad(lambda packed, *rest: self._loss(unpack(packed), *rest), has_aux=True)
-        newest = state.replay.newest(clock)
-        usable = state.replay.usable(state.age, self.n_step, self.buffer_size)
 
-        def step(i, loop):
-            packed, optimizer, is_stopped, priorities, total = loop
-            k_index, k_noise = jax.random.split(jax.random.fold_in(key, i))
-            index, weight = self._sample_indices(state, priorities, k_index, newest, usable)
-            batch = normalized_batch(state.obs_stats, state.replay.take(index, self.discount, self.n_step))
-            gradient, (priority_error, losses) = gradient_of_loss(packed, state.target, batch, weight, k_noise)
-            packed, optimizer, is_stopped = descend(
+        def step(learner: Any, batch: Transitions, weight: Float[Array, "B"], key: Key) -> tuple[Any, Any, Any]:
+            packed, optimizer, is_stopped = learner
+            gradient, (priority_error, losses) = gradient_of_loss(packed, state.target, batch, weight, key)
+            learner = descend(
                 self._optimizer,
                 packed,
                 gradient,
@@ -327,32 +307,24 @@ class DQN(ReplayAgent):
                 largest_norm=self.max_grad_norm,
                 is_stopped=is_stopped,
             )
-            if priorities is not None:
-                priorities = priorities.learn(index, priority_error, self.priority_exponent, weight > 0)
-            return packed, optimizer, is_stopped, priorities, jax.tree.map(jnp.add, total, losses)
+            return learner, losses, priority_error
 
-        no_losses = dict.fromkeys(("loss", "td_error", "q_value"), jnp.float32(0))
-        start = (packed, state.optimizer, state.is_stopped, state.priorities, no_losses)
-        packed, optimizer, is_stopped, priorities, total = jax.lax.fori_loop(0, due, step, start)
-        losses = jax.tree.map(lambda x: x / jnp.maximum(due, 1), total)
+        (packed, optimizer, is_stopped), losses, due, priorities = self.train_on_replay(
+            step,
+            (packed, state.optimizer, state.is_stopped),
+            state.replay,
+            state.age,
+            clock,
+            key,
+            state.obs_stats,
+            state.priorities,
+        )
         state = state.replace(weights=unpack(packed), optimizer=optimizer, is_stopped=is_stopped, priorities=priorities)
-        return state, losses
+        return state, losses, due
 
-    def _sample_indices(
-        self, state: DQNState, priorities: Priorities | None, key: Key, newest: Array, usable: Array
-    ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-        # (indices of the samples, their weights in the loss). Samples beyond `batch_size` have weight 0.
-        size = self.max_batch_size
-        sample_weight = sample_weights(self.batch_size, size)
-        if priorities is None:
-            return state.replay.uniform(key, size, newest, usable, self.n_step), sample_weight
-        replay = state.replay
-        oldest = replay.index(newest, self.n_step + usable - 1, jnp.int32(0))
-        within = Window(oldest, usable * self.num_envs, replay.rows * self.num_envs)
-        index, probability = priorities.sample(key, size, self.batch_size, within)
-        exponent = linear(self.importance_exponent, 1.0, self._progress(state.age, 0))
-        importance = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -exponent
-        return index, sample_weight * importance / jnp.max(jnp.where(sample_weight > 0, importance, 0))
+    def importance(self, age: Int[Array, ""]) -> Number:
+        """The exponent of importance weights at this age: linear to 1 at the horizon."""
+        return linear(self.importance_exponent, 1.0, self._progress(age, 0))
 
     def _loss(
         self, weights: Weights, target: Weights, batch: Transitions, weight: Float[Array, "B"], key: Key

@@ -1,8 +1,7 @@
 """Base classes of agents that learn from a replay buffer.
 
 `ReplayAgent` is the base of all of them, including DQN: common fields, and the schedule of gradient steps.
-`ReplayActorCritic` adds the state and the update of agents that learn a policy and critics from uniform samples: SAC
-and TD3.
+`ReplayActorCritic` adds the state and the update of agents that learn a policy and critics, such as SAC and TD3.
 """
 
 import abc
@@ -17,12 +16,13 @@ from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.agents.rollout_agent import RolloutAgent
-from shoal.core.agent import Guarded, Metrics
+from shoal.core.agent import Guarded, Metrics, check_counts, refuse_ignored
 from shoal.core.env import Env
 from shoal.core.keys import Key
 from shoal.core.spaces import zeros
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.distributions import as_action, sample_noise, uniform_action
+from shoal.ops.priorities import Priorities, Window
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import passed, steps_taken, whole
@@ -30,8 +30,9 @@ from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, final_slots
 
 Learner = TypeVar("Learner")  # all that a gradient step changes: weights, target weights, optimizer states
 Losses = dict[str, Array]
-# (learner, samples [B], weight of each sample in the mean [B], key) -> (learner after one gradient step, losses)
-GradientStep = Callable[[Learner, Transitions, Float[Array, "B"], Key], tuple[Learner, Losses]]
+# (learner, samples [B], weight of each sample in the mean [B], key)
+#     -> (learner after one gradient step, losses, the error of each sample [B], from which its priority follows)
+GradientStep = Callable[[Learner, Transitions, Float[Array, "B"], Key], tuple[Learner, Losses, Float[Array, "B"]]]
 Fitted = TypeVar("Fitted", bound="ReplayAgent")
 
 
@@ -51,6 +52,10 @@ class ReplayAgent(RolloutAgent):
     are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on. A subclass
     declares a field again to give it another default.
 
+    A sample joins `n_step` steps: their rewards, and the observation after them. With `prioritized`, samples are taken
+    in proportion to a power of their last error, and weighted in the loss by a power of 1 / probability (Schaul et al.
+    2016).
+
     The replay buffer holds observations as the environment gives them. With `normalize_observation`, an update first
     adds the observations of its rollout to the statistics, then normalizes each sampled batch with them.
     """
@@ -67,11 +72,15 @@ class ReplayAgent(RolloutAgent):
         1.0, search=(1, 8), valid=(1, 1e4), help="gradient steps per train_frequency environment steps"
     )
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
+    priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: uniform sampling")
+    importance_exponent: Number = hyper(0.4, valid=(0, 1), help="exponent of importance weights")
 
     num_envs: int = static(1)
     num_steps: int = static(4, help="steps of each environment in one update")
     max_batch_size: int = static(0, help="0: the largest batch_size of the run")
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
+    n_step: int = static(1, choices=(1, 2, 3, 5, 10))
+    prioritized: bool = static(False, choices=(False, True), help="Schaul et al. 2016")
     normalize_observation: bool = normalization_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
@@ -81,12 +90,15 @@ class ReplayAgent(RolloutAgent):
     rollout: Any = filled_by_bind()
     final_rows: Any = filled_by_bind()  # final observations that the buffer holds for each environment
 
-    def fitted(self: Fitted, env: Env, n_step: int = 1) -> Fitted:
+    def fitted(self: Fitted, env: Env) -> Fitted:
         """The agent with the spaces and sizes that follow from an environment: the common part of `bind`.
 
         Raises ValueError for a buffer that cannot hold a sample of `n_step` steps and its successor.
         """
-        _check_buffer(self, n_step)
+        check_counts(self, "n_step")
+        if not self.prioritized:
+            refuse_ignored(self, "without prioritized=True", "priority_exponent", "importance_exponent")
+        _check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(
             observation_space=env.observation_space,
@@ -116,14 +128,32 @@ class ReplayAgent(RolloutAgent):
             final_rows=self.final_rows,
         )
 
-    def gradient_steps_due(self, age: Int[Array, ""], n_step: int = 1) -> Int[Array, ""]:
+    def first_priorities(self, replay: Replay) -> Priorities | None:
+        """Priorities of an empty buffer; None for uniform sampling."""
+        return Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None
+
+    def add_priorities(self, priorities: Priorities | None, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
+        """Give samples the largest priority once their successors are stored: those of the newest rollout."""
+        if priorities is None:
+            return None
+        envs = jnp.arange(self.num_envs, dtype=jnp.int32)[None]
+        behind = self.n_step + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]  # rows before the newest one
+        index = replay.index(replay.newest(clock), behind, envs).ravel()
+        return priorities.set(index, jnp.broadcast_to(priorities.largest, index.shape))
+
+    def importance(self, age: Int[Array, ""]) -> Number:
+        """The exponent of importance weights at this age. Default: constant."""
+        del age
+        return self.importance_exponent
+
+    def gradient_steps_due(self, age: Int[Array, ""]) -> Int[Array, ""]:
         """The number of gradient steps in the update at this age.
 
         It is 0 before `learning_starts`, and before the buffer holds one sample of `n_step` steps and its successor.
         """
         # `is_time` compares environment steps, and rows of the buffer, as they are after this update.
         steps, rows = self.steps_per_update, self.num_steps
-        is_time = (steps_taken(age, steps, steps) > self.learning_starts) & (steps_taken(age, rows, rows) > n_step)
+        is_time = (steps_taken(age, steps, steps) > self.learning_starts) & (steps_taken(age, rows, rows) > self.n_step)
         return jnp.where(is_time, passed(age, steps, self.train_frequency) * whole(self.train_iterations), 0)
 
     def train_on_replay(
@@ -135,28 +165,47 @@ class ReplayAgent(RolloutAgent):
         clock: Int[Array, ""],
         key: Key,
         stats: RunningStats | None = None,
-    ) -> tuple[Learner, Losses, Int[Array, ""]]:
-        """Make the gradient steps that are due: (learner after them, their mean losses, their number).
+        priorities: Priorities | None = None,
+    ) -> tuple[Learner, Losses, Int[Array, ""], Priorities | None]:
+        """Make the gradient steps that are due: (learner after them, their mean losses, their number, priorities).
 
-        Batches are sampled uniformly; their observations are normalized with `stats`. `key` is consumed.
+        Batches are sampled uniformly, or by `priorities`; their observations are normalized with `stats`. `key` is
+        consumed.
         """
-        newest, usable = replay.newest(clock), replay.usable(age, limit=self.buffer_size)
-        sample_weight = sample_weights(self.batch_size, self.max_batch_size)
+        newest, usable = replay.newest(clock), replay.usable(age, self.n_step, self.buffer_size)
 
-        def step(i: Array, learner: Any) -> tuple[Any, Losses]:
+        def step(i: Array, learner: Any, priorities: Any) -> tuple[Any, Any, Losses]:
             k_index, k_learn = jax.random.split(jax.random.fold_in(key, i))
-            index = replay.uniform(k_index, self.max_batch_size, newest, usable)
-            batch = normalized_batch(stats, replay.take(index, self.discount))
-            return gradient_step(learner, batch, sample_weight, k_learn)
+            index, weight = self._sample_indices(replay, priorities, age, k_index, newest, usable)
+            batch = normalized_batch(stats, replay.take(index, self.discount, self.n_step))
+            learner, losses, error = gradient_step(learner, batch, weight, k_learn)
+            if priorities is not None:
+                priorities = priorities.learn(index, error, self.priority_exponent, weight > 0)
+            return learner, priorities, losses
 
-        def step_and_add_losses(i: Array, loop: tuple[Any, Losses]) -> tuple[Any, Losses]:
-            learner, losses = step(i, loop[0])
-            return learner, jax.tree.map(jnp.add, loop[1], losses)
+        def step_and_add_losses(i: Array, loop: tuple[Any, Any, Losses]) -> tuple[Any, Any, Losses]:
+            learner, priorities, losses = step(i, *loop[:2])
+            return learner, priorities, jax.tree.map(jnp.add, loop[2], losses)
 
         due = self.gradient_steps_due(age)
-        no_losses = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(step, due, learner)[1])
-        learner, total = jax.lax.fori_loop(0, due, step_and_add_losses, (learner, no_losses))
-        return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total), due
+        shapes = jax.eval_shape(step, due, learner, priorities)[2]
+        start = (learner, priorities, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes))
+        learner, priorities, total = jax.lax.fori_loop(0, due, step_and_add_losses, start)
+        return learner, jax.tree.map(lambda x: x / jnp.maximum(due, 1), total), due, priorities
+
+    def _sample_indices(
+        self, replay: Replay, priorities: Priorities | None, age: Array, key: Key, newest: Array, usable: Array
+    ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
+        # (indices of the samples, their weights in the loss). Samples beyond `batch_size` have weight 0.
+        size = self.max_batch_size
+        sample_weight = sample_weights(self.batch_size, size)
+        if priorities is None:
+            return replay.uniform(key, size, newest, usable, self.n_step), sample_weight
+        oldest = replay.index(newest, self.n_step + usable - 1, jnp.int32(0))
+        within = Window(oldest, usable * self.num_envs, replay.rows * self.num_envs)
+        index, probability = priorities.sample(key, size, self.batch_size, within)
+        importance = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -self.importance(age)
+        return index, sample_weight * importance / jnp.max(jnp.where(sample_weight > 0, importance, 0))
 
 
 @struct
@@ -169,6 +218,7 @@ class ReplayState(Guarded):
     env_states: EnvStates
     replay: Replay
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+    priorities: Priorities | None = None  # of the samples in the buffer; None: they are sampled uniformly
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
     guarded = ("learner",)
@@ -195,8 +245,8 @@ class ReplayActorCritic(ReplayAgent):
     @abc.abstractmethod
     def learn(
         self, learner: Any, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Any, dict[str, Array]]:
-        """Make one gradient step: (learner after it, losses). `key` is consumed.
+    ) -> tuple[Any, Losses, Float[Array, "B"]]:
+        """Make one gradient step: (learner after it, losses, the error of each sample). `key` is consumed.
 
         `sample_weight` is the weight of each sample in a mean. The observations are normalized already.
         """
@@ -209,7 +259,7 @@ class ReplayActorCritic(ReplayAgent):
         action = zeros(self.action_space)
         replay, stats = self.empty_replay(observed, action), first_stats(self)
         learner = self.init_learner(k_learner, normalized(stats, observed.obs), action)
-        return ReplayState(jnp.int32(0), key, learner, env_states, replay, stats)
+        return ReplayState(jnp.int32(0), key, learner, env_states, replay, stats, self.first_priorities(replay))
 
     def policy_noise(self, state: ReplayState, key: Key) -> tuple[Array, Bool[Array, "T"]]:
         """(noise of the actions [T, E], whether actions are still uniform [T]). `key` is consumed."""
@@ -236,12 +286,16 @@ class ReplayActorCritic(ReplayAgent):
         replay = state.replay.add(steps_of(trajectory), clock)
         stats = updated(state.obs_stats, trajectory.obs)
         learner = state.learner.replace(is_stopped=state.is_stopped)
-        learner, losses, due = self.train_on_replay(self.learn, learner, replay, state.age, clock, key, stats)
+        priorities = self.add_priorities(state.priorities, replay, clock)
+        learner, losses, due, priorities = self.train_on_replay(
+            self.learn, learner, replay, state.age, clock, key, stats, priorities
+        )
         state = state.replace(
             age=state.age + 1,
             learner=learner.replace(is_stopped=None),
             replay=replay,
             obs_stats=stats,
+            priorities=priorities,
             is_stopped=learner.is_stopped,
         )
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
@@ -268,12 +322,16 @@ def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transiti
 
 def critic_loss(
     q_values: Float[Array, "K B"], target: Float[Array, "B"], sample_weight: Float[Array, "B"]
-) -> tuple[Float[Array, ""], Losses]:
-    """Return (loss, losses to report). The loss is the squared error: summed over K critics, averaged over samples."""
+) -> tuple[Float[Array, ""], tuple[Losses, Float[Array, "B"]]]:
+    """Return (loss, (losses to report, the mean error of each sample's critics)).
+
+    The loss is the squared error: summed over K critics, averaged over samples.
+    """
     error = q_values - target[None]
     squares = jnp.sum(sample_weight * jnp.sum(error**2, axis=0))
     mean = {"td_error": jnp.abs(error), "q_value": q_values}
-    return squares, {"loss": squares, **jax.tree.map(lambda x: jnp.sum(sample_weight * jnp.mean(x, axis=0)), mean)}
+    losses = {"loss": squares, **jax.tree.map(lambda x: jnp.sum(sample_weight * jnp.mean(x, axis=0)), mean)}
+    return squares, (losses, jnp.mean(jnp.abs(error), axis=0))
 
 
 def sample_weights(batch_size: Number, size: int) -> Float[Array, "B"]:
@@ -285,8 +343,9 @@ def sample_weights(batch_size: Number, size: int) -> Float[Array, "B"]:
     return jnp.where(jnp.arange(size) < used, 1 / used, 0)
 
 
-def _check_buffer(agent: ReplayAgent, n_step: int) -> None:
+def _check_buffer(agent: ReplayAgent) -> None:
     """Raise ValueError if the buffer (for a population: the smallest) cannot hold a single sample."""
+    n_step = agent.n_step
     rows = math.ceil(np.min(np.asarray(agent.buffer_size)) / agent.num_envs)
     if rows <= n_step:
         raise ValueError(

@@ -84,8 +84,8 @@ class SAC(SoftActorCritic):
         target = batch.reward + batch.bootstrap * next_value
         space = self.action_space
         action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action
-        loss, losses = critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
-        return loss, (losses | {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}, {})
+        loss, (losses, error) = critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
+        return loss, (losses | {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}, {}, error)
 
     def first_target(self, critics: Weights) -> Weights:
         """The weights of the critics."""

@@ -25,7 +25,8 @@ from shoal.ops.schedules import whole
 Weights = Any
 Policy = Categorical | SquashedGaussian
 Losses = dict[str, Array]
-LossAux = tuple[Losses, dict[str, Any]]  # (losses to report, moving averages of `nn.batch_renorm`; empty without)
+# (losses to report, moving averages of `nn.batch_renorm` (empty without), the error of each sample [B])
+LossAux = tuple[Losses, dict[str, Any], Array]
 TEMPERATURES = ("tuned", "fixed")
 FIXED = TEMPERATURES.index("fixed")
 LOG_STD = (-5.0, 2.0)  # bounds into which the network's output is squashed
@@ -62,7 +63,8 @@ class SoftActorCritic(ReplayActorCritic):
 
     A gradient step changes the critics; after every `policy_delay` of them, `policy_steps` steps of the policy and the
     temperature follow. In a Box the policy is a Gaussian squashed by tanh into the bounds. For Discrete actions it is
-    categorical and the critics compute the Q-values of all actions, so that expectations are exact.
+    categorical and the critics compute the Q-values of all actions, so that expectations are exact. With `n_step` above
+    1, targets have the entropy after these steps, not those between them, whose policy was an older one.
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="learning rate of the critics")
@@ -101,7 +103,7 @@ class SoftActorCritic(ReplayActorCritic):
     def critics_loss(
         self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], LossAux]:
-        """(the loss of the critics, (losses to report, moving averages after it)). `key` is consumed."""
+        """(the loss of the critics, what it reports: see `LossAux`). `key` is consumed."""
 
     @abc.abstractmethod
     def first_target(self, critics: Weights) -> Weights:
@@ -192,18 +194,18 @@ class SoftActorCritic(ReplayActorCritic):
 
     def learn(
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Learner, Losses]:
+    ) -> tuple[Learner, Losses, Float[Array, "B"]]:
         """One gradient step: the critics, then policy and temperature if they are due, then the target weights."""
         k_critics, k_actor = jax.random.split(key)
-        learner, losses = self._learn_critics(learner, batch, sample_weight, k_critics)
+        learner, losses, error = self._learn_critics(learner, batch, sample_weight, k_critics)
         learner = self._learn_policy(learner, batch.observed, sample_weight, k_actor)
-        return learner.replace(target=self.updated_target(learner)), losses
+        return learner.replace(target=self.updated_target(learner)), losses, error
 
     def _learn_critics(
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Learner, Losses]:
+    ) -> tuple[Learner, Losses, Float[Array, "B"]]:
         gradient_of_loss = jax.grad(self.critics_loss, has_aux=True)
-        gradient, (losses, averages) = gradient_of_loss(learner.critics, learner, batch, sample_weight, key)
+        gradient, (losses, averages, error) = gradient_of_loss(learner.critics, learner, batch, sample_weight, key)
         critics, moments, is_stopped = descend_tree(
             self._adam,
             learner.critics,
@@ -213,7 +215,7 @@ class SoftActorCritic(ReplayActorCritic):
             is_stopped=learner.is_stopped,
         )
         critics = with_averages(critics, averages, is_stopped)
-        return learner.replace(critics=critics, critic_moments=moments, is_stopped=is_stopped), losses
+        return learner.replace(critics=critics, critic_moments=moments, is_stopped=is_stopped), losses, error
 
     def _learn_policy(
         self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"], key: Key

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from shoal.agents.normalization import normalized
-from shoal.agents.replay_agent import Observed, ReplayActorCritic, ReplayState, critic_loss
+from shoal.agents.replay_agent import Losses, Observed, ReplayActorCritic, ReplayState, critic_loss
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
@@ -148,14 +148,14 @@ class TD3(ReplayActorCritic):
 
     def learn(
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Learner, dict[str, Array]]:
+    ) -> tuple[Learner, Losses, Float[Array, "B"]]:
         """One gradient step: the critics, then policy and target weights if they are due."""
-        learner, losses = self._learn_critics(learner, batch, sample_weight, key)
-        return self._learn_policy(learner, batch.observed, sample_weight), losses
+        learner, losses, error = self._learn_critics(learner, batch, sample_weight, key)
+        return self._learn_policy(learner, batch.observed, sample_weight), losses, error
 
     def _learn_critics(
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
-    ) -> tuple[Learner, dict[str, Array]]:
+    ) -> tuple[Learner, Losses, Float[Array, "B"]]:
         noise = sample_noise(self.action_space, key, sample_weight.shape)
         target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch.next_observed, noise)
 
@@ -165,7 +165,7 @@ class TD3(ReplayActorCritic):
             return critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
 
         old = learner.weights
-        gradient, losses = jax.grad(loss, has_aux=True)(old.critics)
+        gradient, (losses, error) = jax.grad(loss, has_aux=True)(old.critics)
         critics, moments, is_stopped = descend_tree(
             adam(self.adam_eps),
             old.critics,
@@ -175,7 +175,7 @@ class TD3(ReplayActorCritic):
             is_stopped=learner.is_stopped,
         )
         weights = old.replace(critics=critics)
-        return learner.replace(weights=weights, critic_moments=moments, is_stopped=is_stopped), losses
+        return learner.replace(weights=weights, critic_moments=moments, is_stopped=is_stopped), losses, error
 
     def _next_value(self, target: Networks, observed: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
         """The smallest of the target critics' Q-values, for the target policy's action with clipped noise."""

@@ -87,7 +87,7 @@ class TQC(SoftActorCritic):
             "entropy": -log_prob,
         }
         losses = {name: jnp.sum(sample_weight * x) for name, x in losses.items()}
-        return losses["loss"], (losses | {"alpha": alpha}, {})
+        return losses["loss"], (losses | {"alpha": alpha}, {}, jnp.sum(by_critic, axis=0))
 
     def _truncated(self, quantiles: Float[Array, "K B Z"]) -> tuple[Float[Array, "B KZ"], Float[Array, "KZ"]]:
         """(the quantiles of all critics in order, the weight of each in a mean: 0 for the largest)."""
