@@ -53,6 +53,7 @@ RECIPES = {
     "iqn": Recipe("CartPole-v1", fields=MIXED, steps=100_000),
     "rainbow": Recipe("CartPole-v1", fields=MIXED, steps=100_000),
     "crossq": Recipe("Pendulum-v1", fields=SMALL, steps=20_000),
+    "redq": Recipe("Pendulum-v1", fields={**SMALL, "learning_rate": 1e-3}, steps=5_000),
     "tqc": Recipe("Pendulum-v1", fields=SMALL, steps=20_000),
 }
 

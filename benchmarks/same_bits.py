@@ -43,6 +43,7 @@ CASES = {
     "pqn": [("CartPole-v1", {**SMALL, "num_minibatches": 2})],
     "q-learning": [("CliffWalking-v1", TABLE)],
     "rainbow": [("CartPole-v1", {**BUFFERED, "atoms": 11})],
+    "redq": [("Pendulum-v1", {**BUFFERED, "num_critics": 4})],
     "rl2": [
         ("BernoulliBandit-v0", {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (8,), "memory_size": 8})
     ],

@@ -18,6 +18,7 @@ VARIANTS = {
     "c51": "dqn",
     "iqn": "dqn",
     "rainbow": "dqn",
+    "redq": "sac",
     "ddpg": "td3",
     "double-q": "q-learning",
     "expected-sarsa": "q-learning",

@@ -78,9 +78,9 @@ def test_fields_without_effect_are_refused_and_accepted_where_they_have_one(name
 
 
 ABLE = {
-    CHOICES: "a2c bc c51 dqn es iqn pqn ppo rainbow rl2 sac",
-    NUMBERS: "a2c bc crossq ddpg es ppo rl2 sac td3 tqc",
-    "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa iqn pqn ppo q-learning rainbow rl2 sac sarsa",
+    CHOICES: "a2c bc c51 dqn es iqn pqn ppo rainbow redq rl2 sac",
+    NUMBERS: "a2c bc crossq ddpg es ppo redq rl2 sac td3 tqc",
+    "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa iqn pqn ppo q-learning rainbow redq rl2 sac sarsa",
     "Probe-MultiDiscrete-v0": "a2c bc es ppo rl2",
 }
 

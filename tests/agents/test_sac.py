@@ -1,5 +1,7 @@
 """SAC: its targets, losses and temperature against NumPy, its schedules by hand, and the values it refuses."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +41,10 @@ QUICK = {
     "activation": "tanh",  # ReLU networks need many updates to separate the five states of a clock
     "updates": 300,
 }
-CONTRACT = {"sac": QUICK}
+CONTRACT = {
+    "sac": QUICK,
+    "redq": QUICK | {"num_critics": 3, "train_iterations": 2, "policy_delay": 2, "policy_steps": 2},
+}
 FIELDS = {key: value for key, value in QUICK.items() if key != "updates"}
 
 # Agents are arguments, so that agents which differ only in hyperparameters share a program.
@@ -107,9 +112,9 @@ def numpy_draw(actor, obs, noise):
     return 2 * np.tanh(u), log_prob.sum(axis=1)
 
 
-def numpy_q_values(critics, obs, action):
+def numpy_q_values(critics, obs, action, count=2):
     joined = np.concatenate([np.asarray(obs, np.float64), np.asarray(action) / 2], axis=1)
-    return np.stack([numpy_net(critics, joined, k)[:, 0] for k in range(2)])
+    return np.stack([numpy_net(critics, joined, k)[:, 0] for k in range(count)])
 
 
 def numpy_soft_value(actor, critics, obs, mask=None):
@@ -174,6 +179,28 @@ def test_forbidden_actions_do_not_enter_expectations():
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(slope))
     # The target entropy counts allowed actions only: two, or one.
     np.testing.assert_allclose(aims[:2], [0.5 * np.log(2), 0], rtol=1e-6)
+
+
+def test_targets_of_an_ensemble_use_a_random_subset_and_the_policy_all():
+    agent, env = bound(learning_rate=0.0, num_critics=4, subset=2)
+    learner, batch = untrained_learner(agent), continuous_batch()
+    losses = []
+    for seed in range(8):
+        _, logged, _ = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(seed))
+        losses.append(float(logged["loss"]))
+    noise = noise_of(env.action_space, jax.random.split(make_key(7))[0], (16,))
+    action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)
+    later = numpy_q_values(learner.target, batch.next_observed.obs, action, count=4)
+    now = numpy_q_values(learner.critics, batch.observed.obs, batch.action, count=4)
+    possible = []
+    for pair in itertools.combinations(range(4), 2):
+        target = batch.reward + batch.bootstrap * (later[list(pair)].min(axis=0) - 0.3 * log_prob)
+        possible.append(((now - target[None]) ** 2).sum(axis=0).mean())
+    assert np.isclose(losses[-1], possible, rtol=1e-4).sum() == 1 and np.unique(losses).size == 8
+    known = SoftPolicy(learner.actor, learner.critics, learner.log_alpha)
+    mean, _ = np.split(numpy_net(learner.actor, np.asarray(batch.observed.obs, np.float64)), 2, axis=1)
+    expected = numpy_q_values(learner.critics, batch.observed.obs, 2 * np.tanh(mean), count=4).mean(axis=0)
+    np.testing.assert_allclose(jax.jit(SAC.value)(agent, known, batch.observed.obs), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_policy_gradient_increases_the_soft_value():
@@ -347,6 +374,7 @@ def test_the_value_with_continuous_actions_is_the_q_value_of_the_mode():
     ("env", "fields", "kind", "words"),
     [
         ("Probe-MultiDiscrete-v0", {}, Unsuited, "needs Discrete actions or a Box with finite bounds, not Mul"),
+        ("Pendulum-v1", {"subset": 3}, ValueError, "subset=3 must be from 0 to num_critics=2"),
         ("Pendulum-v1", {"num_critics": 0}, ValueError, "num_critics=0 must be at least 1"),
         ("Pendulum-v1", {"temperature": "tunde"}, ValueError, "Did you mean tuned"),
         ("Pendulum-v1", {"activation": "step"}, ValueError, "activation='step' is unknown"),

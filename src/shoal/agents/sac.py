@@ -7,6 +7,8 @@ from the true final observation; initial weights are orthogonal; the temperature
 in the policy step before it.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,6 +30,17 @@ from shoal.ops.replay import Transitions
 
 
 @agent("sac")
+@agent(
+    "redq",
+    num_critics=10,
+    subset=2,
+    train_iterations=20.0,
+    policy_delay=20.0,
+    policy_steps=1.0,
+    learning_rate=3e-4,
+    alpha_learning_rate=3e-4,
+    about="Randomized ensembled double Q-learning: SAC with ten critics and 20 gradient steps per environment step.",
+)
 @struct
 class SAC(SoftActorCritic):
     """Soft actor-critic: maximizes the return plus the policy's entropy times a temperature, which is tuned.
@@ -43,6 +56,9 @@ class SAC(SoftActorCritic):
     bound: lower `discrete_entropy_ratio`, or use `temperature="fixed"`. CleanRL's ratio of 0.89, for Atari, is too high
     for the two actions of CartPole.
 
+    With `subset`, targets take the smallest Q-value of so many critics, which are drawn anew in each gradient step, and
+    the policy maximizes the mean of all (REDQ, Chen et al. 2021, "Randomized ensembled double Q-learning").
+
     Entropies are in nats. In a Box they are those of actions rescaled to [-1, 1], as in Haarnoja et al. and
     Stable-Baselines3, so that results do not depend on the units of actions. In the units of the Box they are larger by
     sum(log(half of the width)). CleanRL's target entropy of -n corresponds to an `entropy_ratio` of
@@ -56,12 +72,15 @@ class SAC(SoftActorCritic):
         0.5, search=(0.1, 0.7), valid=(0, 1), help="Discrete: target entropy as a fraction of the uniform policy's"
     )
     num_critics: int = static(2, help="the smallest of their Q-values is used")
+    subset: int = static(0, help="random critics of which targets use the smallest Q-value; 0: all, as the policy does")
 
     def bind(self, env: Env) -> "SAC":
         """The agent fitted to an environment. Raises Unsuited unless actions are Discrete or in a bounded Box."""
         if not isinstance(env.action_space, (Box, Discrete)):
             raise Unsuited(f"it needs Discrete actions or a Box with finite bounds, not {env.action_space}.")
         fitted = self.fitted_to(env)
+        if not 0 <= self.subset <= self.num_critics:
+            raise ValueError(f"subset={self.subset} must be from 0 to num_critics={self.num_critics}.")
         if isinstance(env.action_space, Discrete):
             refuse_ignored(self, "where actions are discrete", "entropy_ratio")
         else:
@@ -71,16 +90,21 @@ class SAC(SoftActorCritic):
         return fitted
 
     def combined(self, outputs: Float[Array, "K *axes"]) -> Float[Array, "*axes"]:
-        """The smallest Q-values."""
-        return jnp.min(outputs, axis=0)
+        """The smallest Q-values; with a random subset in the targets, their means."""
+        return jnp.mean(outputs, axis=0) if self.subset else jnp.min(outputs, axis=0)
 
     def critics_loss(
         self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], LossAux]:
         """The squared error, from targets by the target weights."""
+        target_critics = learner.target
+        if self.subset:
+            key, k_subset = jax.random.split(key)
+            chosen = jax.random.choice(k_subset, self.num_critics, (self.subset,), replace=False)
+            target_critics = jax.tree.map(lambda x: x[chosen], target_critics)
         alpha, noise = self._alpha(learner), sample_noise(self.action_space, key, sample_weight.shape)
-        policy = self._policy(learner.actor, batch.next_observed)
-        next_value, entropy = self.soft_value(policy, learner.target, alpha, batch.next_observed, noise)
+        policy, smallest = self._policy(learner.actor, batch.next_observed), partial(jnp.min, axis=0)
+        next_value, entropy = self.soft_value(policy, target_critics, alpha, batch.next_observed, noise, smallest)
         target = batch.reward + batch.bootstrap * next_value
         space = self.action_space
         action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action

@@ -1,6 +1,7 @@
 """The base class of soft actor-critic agents, which differ in what their critics learn."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -264,15 +265,25 @@ class SoftActorCritic(ReplayActorCritic):
         return learner.replace(log_alpha=log_alpha, alpha_moments=moments, is_stopped=is_stopped)
 
     def soft_value(
-        self, policy: Policy, critics: Weights, alpha: Float[Array, ""], observed: Observed, noise: Any
+        self,
+        policy: Policy,
+        critics: Weights,
+        alpha: Float[Array, ""],
+        observed: Observed,
+        noise: Any,
+        combine: Callable[[Array], Array] | None = None,
     ) -> tuple[Float[Array, "*axes"], Float[Array, "*axes"]]:
-        """(soft values, entropies) of states: exact for discrete actions, estimated from one action otherwise."""
+        """(soft values, entropies) of states: exact for discrete actions, estimated from one action otherwise.
+
+        `combine` makes Q-values of the outputs of all critics; without it, `combined` does.
+        """
+        combine = combine or self.combined
         if isinstance(policy, Categorical):
             entropy = policy.entropy()
-            q_values = self.combined(self._critics.every(critics, observed.obs))
+            q_values = combine(self._critics.every(critics, observed.obs))
             return jnp.sum(jax.nn.softmax(policy.logits) * q_values, axis=-1) + alpha * entropy, entropy
         action, log_prob = policy.sample_with_log_prob(noise)
-        return self.combined(self._critics(critics, observed.obs, action)) - alpha * log_prob, -log_prob
+        return combine(self._critics(critics, observed.obs, action)) - alpha * log_prob, -log_prob
 
     # Networks, initial weights and the temperature.
 

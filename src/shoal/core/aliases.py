@@ -218,8 +218,8 @@ MASKED = "ppo uses the action mask of an environment by itself"
 OTHER_AGENTS = {
     "ars": "es is an evolution strategy too",
     "cmaes": 'es has the strategies of evosax: es with strategy="Sep_CMA_ES"',
-    "redq": "sac is the nearest that shoal has",
     "ddqn": "write dqn with double=True",
+    "droq": "redq is the nearest that shoal has",
     "dueling": "write dqn with dueling=True",
     "impala": "ppo and a2c are the nearest that shoal has",
     "qrdqn": 'write dqn with head="quantile"',
