@@ -375,7 +375,8 @@ def test_a_small_batch_in_a_large_program_gives_the_same_update():
     @jax.jit
     def shares(key):
         state = small.init(key, env)
-        return roomy._sample_indices(state, None, make_key(1), state.replay.newest(jnp.int32(0)), jnp.int32(5))[1]
+        newest = state.replay.newest(jnp.int32(0))
+        return roomy._sample_indices(state.replay, None, state.age, make_key(1), newest, jnp.int32(5))[1]
 
     share = shares(make_key(0))
     slopes = [

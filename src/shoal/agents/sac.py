@@ -38,7 +38,6 @@ from shoal.ops.replay import Transitions
     policy_delay=20.0,
     policy_steps=1.0,
     learning_rate=3e-4,
-    alpha_learning_rate=3e-4,
     about="Randomized ensembled double Q-learning: SAC with ten critics and 20 gradient steps per environment step.",
 )
 @struct

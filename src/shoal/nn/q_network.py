@@ -96,7 +96,7 @@ class QNetwork(NamedTuple):
         if self.implicit:
             parts = {name: jnp.swapaxes(x, -1, -2) for name, x in parts.items()}
         else:
-            parts = {name: x.reshape(*hidden.shape[:-1], -1, self.atoms) for name, x in parts.items()}
+            parts = {name: x.reshape(*x.shape[:-1], x.shape[-1] // self.atoms, self.atoms) for name, x in parts.items()}
         q_values = parts["advantage"]
         return parts["value"] + q_values - jnp.mean(q_values, axis=-2, keepdims=True) if self.dueling else q_values
 
