@@ -149,4 +149,6 @@ def test_the_command_prints_effects(run, tmp_path, capsys):
     assert {"learning_rate=0.0", "learning_rate=0.45", "learning_rate=0.9"} <= {*rows}
     assert json.loads((tmp_path / "b" / "spec.json").read_text())["branch"]["record"] == 5
     assert "x is not a whole number" in refused(capsys, *words[:2], "--at", "x", "--vary", "learning-rate=0.1|0.2")
+    assert say(capsys, *words[:5], tmp_path, "--name", "one", *words[-2:], "--vary", "learning-rate=0.5")[0] == 0
+    assert "one" in {path.name for path in tmp_path.iterdir()}
     assert "has no values" in refused(capsys, *words, "--vary", "learning-rate")

@@ -28,7 +28,7 @@ def test_nothing_is_tracked_without_a_tracker(nothing):
         (
             lambda: Tracking("mflow"),
             ValueError,
-            "'mflow' is not registered. Did you mean mlflow? Choose mlflow,",
+            "'mflow' is not registered. Did you mean mlflow? Choose ",
         ),
         (lambda: Tracking("mlflow,none"), ValueError, "'none' means no tracker"),
         (lambda: Tracking(","), ValueError, "no tracker is named"),

@@ -72,13 +72,13 @@ def _values(texts: list[str], count: int) -> dict[str, list[Any]]:
     """The values of each path: those in a list, or `count` of a range, evenly spaced on its scale."""
     import numpy as np
 
-    from shoal.cli.search import read_search
+    from shoal.cli.search import parse_word, read_search
     from shoal.core.ranges import Range
 
     if count < 1:
         raise ValueError(f"--values {count} must be at least 1.")
     found = {}
-    for path, span in read_search(texts, "--vary").items():
+    for path, span in read_search(texts, "--vary", lambda _, word: [parse_word(word)]).items():
         if span is None:
             raise ValueError(f"--vary {path} has no values: write {path}=A|B or {path}=LOW..HIGH.")
         between = Range.of(span)

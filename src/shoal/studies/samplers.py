@@ -93,7 +93,14 @@ class ByNumber(BaseSampler):
 
 
 def _by_number(make: Callable[..., BaseSampler], **options: Any) -> Callable[[int], BaseSampler]:
-    return lambda seed: ByNumber(lambda of_trial: make(seed=of_trial, **options), seed)
+    return lambda seed: ByNumber(lambda of_trial: _quietly(make, seed=of_trial, **options), seed)
+
+
+def _quietly(make: Callable[..., BaseSampler], *arguments: Any, **options: Any) -> BaseSampler:
+    """Make a sampler without the warning that Optuna calls it experimental."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return make(*arguments, **options)
 
 
 # Every sampler from the seed of the study.
@@ -127,9 +134,7 @@ PRUNERS: dict[str, tuple[int, Callable[[int], BasePruner]]] = {
 
 def make_sampler(name: str, seed: int) -> BaseSampler:
     """Return a sampler whose random numbers follow from the seed and the number of a trial."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return SAMPLERS[name](seed)
+    return _quietly(SAMPLERS[name], seed)
 
 
 def make_pruner(name: str, records: int) -> BasePruner:

@@ -2,7 +2,7 @@
 
 from shoal.core.agent import Agent
 from shoal.core.struct import hyper_fields, info_of
-from shoal.specs.options import MAY_CHANGE
+from shoal.specs.options import MAY_CHANGE, OPTIONS
 from shoal.specs.spec import RunSpec
 from shoal.training.folder import RunFolder
 
@@ -28,7 +28,7 @@ def change_options(folder: RunFolder, spec: RunSpec) -> str:
     """
     data = folder.read_json("spec.json")
     now = {name: getattr(spec, name) for name in MAY_CHANGE}
-    before = {name: data.get(name, 0) for name in MAY_CHANGE}  # what is left out has its default, 0
+    before = {name: data.get(name, OPTIONS[name].default) for name in MAY_CHANGE}
     if now == before:
         return ""
     folder.write_json("spec.json", {**data, **{name: value for name, value in now.items() if value != before[name]}})
