@@ -42,7 +42,7 @@ COMMANDS = {
     "resume runs/old": "Did you mean `shoal train --resume RUN`?",
     "reproduce doors --dry-run": "`python -m reproductions doors --dry-run`, in the repository of shoal.",
     "xyzzy": "unknown command 'xyzzy'. `shoal --help` lists all.",
-    "-v": "Did you mean --version?",
+    "-v": "or --version?",
     "--steps 1000 train ppo CartPole-v1": "--steps stands before the command: write the command first",
 }
 AGENTS_AND_ENVS = {

@@ -11,6 +11,7 @@ import shoal
 from shoal.cli import main, parser
 from shoal.core import aliases
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
+from shoal.specs.options import CommandOptions, RunOptions, StudyOptions
 from shoal.training.jobs import ARGUMENTS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,7 +25,8 @@ def all_options():
     found = set()
     for file in Path(parser.__file__).parent.glob("*.py"):
         found |= set(re.findall(r'"(--[a-z-]+)"', file.read_text()))
-    return found
+    declared = (f for cls in (RunOptions, StudyOptions, CommandOptions) for f in dataclasses.fields(cls))
+    return found | {f"--{field.name.replace('_', '-')}" for field in declared}
 
 
 def all_fields():

@@ -33,8 +33,16 @@ class Heard(Sink):
 @pytest.fixture
 def made(tmp_path):
     """A worker of a new study with two programs, the sinks of which keep what they hear."""
-    request = {"agent": "q-learning", "env": "Blackjack-v1", "search": SEARCH, "parallel": 4, "seeds": 2, "steps": 576}
-    folder, spec = new_study(request, (None, None), 8, None, tmp_path, False, False)
+    request = {
+        "agent": "q-learning",
+        "env": "Blackjack-v1",
+        "search": SEARCH,
+        "parallel": 4,
+        "seeds": 2,
+        "steps": 576,
+        "trials": 8,
+    }
+    folder, spec = new_study(request, (None, None), None, tmp_path, False, False)
     folder.create()
     space = read_space(apply(template(spec.run), built({})), spec.search)
     heard, listener = Heard(), Listener()

@@ -49,7 +49,7 @@ def test_a_run_that_is_stopped_within_records_ends_with_the_same_bits(case, tmp_
     resumed = shoal.train(resume=cut, **SILENT)
     assert_same_run(cut, whole)
     summary, parts = resumed.summary, ("compile_seconds", "train_seconds", "eval_seconds", "other_seconds")
-    assert all(summary[name] > 0 for name in parts)
+    assert all(summary[name] > 0 for name in parts), [summary[name] for name in parts]
     assert summary["total_seconds"] > resumed.curves["wall_seconds"][-1] > summary["train_seconds"]
 
 

@@ -8,6 +8,7 @@ it.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
@@ -155,7 +156,7 @@ class StudyOptions(Options):
     sampler: str = option("tpe", group=SAMPLING, help="tpe, random, qmc, gp, cmaes, nsga2, bohb or grid")
     pruner: str = option("", group=SAMPLING, help="hyperband (default), halving, median, percentile or none")
     score: str = option("mean", group=SEARCH, help="over the members: mean, iqm, min, or q25 for a quantile")
-    objectives: tuple[str, ...] = option(("return",), help="all are maximized (`shoal.studies.objectives`)")
+    objectives: Sequence[str] = option(("return",), help="all are maximized (`shoal.studies.objectives`)")
     storage: str = option(
         "",
         group=SAMPLING,
