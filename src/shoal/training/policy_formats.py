@@ -192,7 +192,8 @@ def _function(policy: Policy, interface: Interface, names: list[str]) -> Any:
 
 def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     file = io.BytesIO()
-    np.savez_compressed(file, **{name: np.ascontiguousarray(x) for name, x in arrays.items()})  # type: ignore[arg-type]  # by name
+    whole = {name: np.asarray(x, order="C") for name, x in arrays.items()}  # a number stays without axes
+    np.savez_compressed(file, **whole)  # type: ignore[arg-type]  # by name
     return file.getvalue()
 
 
