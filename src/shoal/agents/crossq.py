@@ -112,9 +112,6 @@ class CrossQ(SoftActorCritic):
         torso = self.network.clone(hidden=self.critic_hidden) if self.critic_hidden else self.network
         return RenormedCritics(RenormedNetwork(torso, self.observation_space, 1), self.num_critics)
 
-    def _target_entropy(self, observed: Observed) -> Number:
-        return -self.entropy_ratio * self.action_space.shape[0]
-
 
 def _joined(first: Array, second: Array) -> Array:
     return jnp.concatenate([first, second], axis=0)

@@ -24,7 +24,6 @@ from shoal.core.spaces import Box, Discrete, to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import sample_noise
-from shoal.nn.policy_network import PolicyNetwork
 from shoal.ops.gradients import polyak_update
 from shoal.ops.replay import Transitions
 
@@ -110,17 +109,9 @@ class SAC(SoftActorCritic):
         loss, (losses, error) = critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
         return loss, (losses | {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}, {}, error)
 
-    def first_target(self, critics: Weights) -> Weights:
-        """The weights of the critics."""
-        return jax.tree.map(jnp.copy, critics)
-
     def updated_target(self, learner: Learner) -> Weights:
         """The target weights, moved towards the weights by `target_mix`."""
         return polyak_update(learner.target, learner.critics, self.target_mix)
-
-    @property
-    def _actor(self) -> PolicyNetwork:
-        return PolicyNetwork(self.network, self.observation_space, self.policy_outputs)
 
     @property
     def _critics(self) -> Critics:
@@ -129,7 +120,7 @@ class SAC(SoftActorCritic):
     def _target_entropy(self, observed: Observed) -> Float[Array, "..."]:
         """The target entropy in nats of each state; in a Box, of actions rescaled to [-1, 1]."""
         if not isinstance(self.action_space, Discrete):
-            return -self.entropy_ratio * self.action_space.shape[0]
+            return SoftActorCritic._target_entropy(self, observed)
         if observed.mask is None:
             return self.discrete_entropy_ratio * jnp.log(float(self.action_space.n))
         return self.discrete_entropy_ratio * jnp.log(jnp.sum(observed.mask, axis=-1, dtype=jnp.float32))

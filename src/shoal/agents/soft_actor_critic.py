@@ -17,6 +17,7 @@ from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.batch_renorm import with_averages
 from shoal.nn.distributions import Categorical, SquashedGaussian, as_action, check_bounded, masked, sample_noise
+from shoal.nn.policy_network import PolicyNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.gradients import Optimizer, adam, descend_tree, first_moments
 from shoal.ops.replay import Transitions
@@ -106,9 +107,9 @@ class SoftActorCritic(ReplayActorCritic):
     ) -> tuple[Float[Array, ""], LossAux]:
         """(the loss of the critics, what it reports: see `LossAux`). `key` is consumed."""
 
-    @abc.abstractmethod
     def first_target(self, critics: Weights) -> Weights:
-        """The initial target weights, from those of the critics."""
+        """The initial target weights. Default: the weights of the critics."""
+        return jax.tree.map(jnp.copy, critics)
 
     @abc.abstractmethod
     def updated_target(self, learner: Learner) -> Weights:
@@ -122,9 +123,9 @@ class SoftActorCritic(ReplayActorCritic):
         return self._policy(actor, observed), {}
 
     @property
-    @abc.abstractmethod
     def _actor(self) -> Any:
-        """The network of the policy, with `policy_outputs` outputs: `nn.policy_network`, or one called likewise."""
+        """The network of the policy, with `policy_outputs` outputs: this one, or one called likewise."""
+        return PolicyNetwork(self.network, self.observation_space, self.policy_outputs)
 
     @property
     @abc.abstractmethod
@@ -136,9 +137,10 @@ class SoftActorCritic(ReplayActorCritic):
         """The optimizer of all weights."""
         return adam(self.adam_eps)
 
-    @abc.abstractmethod
     def _target_entropy(self, observed: Observed) -> Any:
-        """The target entropy in nats of each state, or of all; in a Box, of actions rescaled to [-1, 1]."""
+        """The target entropy in nats of each state, or of all. Default: of actions in a Box, rescaled to [-1, 1]."""
+        del observed
+        return -self.entropy_ratio * self.action_space.shape[0]
 
     # What is common to all.
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from shoal.agents.replay_agent import Observed
 from shoal.agents.soft_actor_critic import Learner, LossAux, SoftActorCritic, Weights
 from shoal.core.agent import check_counts
 from shoal.core.env import Env, Key
@@ -18,7 +17,6 @@ from shoal.core.spaces import to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import check_bounded, sample_noise
-from shoal.nn.policy_network import PolicyNetwork
 from shoal.ops.distributional import quantile_huber
 from shoal.ops.gradients import polyak_update
 from shoal.ops.replay import Transitions
@@ -96,21 +94,10 @@ class TQC(SoftActorCritic):
         kept = jnp.arange(joined.shape[1], dtype=jnp.int32) < count
         return jnp.sort(joined, axis=1), jnp.where(kept, 1 / count, 0)
 
-    def first_target(self, critics: Weights) -> Weights:
-        """The weights of the critics."""
-        return jax.tree.map(jnp.copy, critics)
-
     def updated_target(self, learner: Learner) -> Weights:
         """The target weights, moved towards the weights by `target_mix`."""
         return polyak_update(learner.target, learner.critics, self.target_mix)
 
     @property
-    def _actor(self) -> PolicyNetwork:
-        return PolicyNetwork(self.network, self.observation_space, self.policy_outputs)
-
-    @property
     def _critics(self) -> Critics:
         return Critics(self.network, self.observation_space, self.action_space, self.num_critics, self.quantiles)
-
-    def _target_entropy(self, observed: Observed) -> Number:
-        return -self.entropy_ratio * self.action_space.shape[0]
