@@ -105,7 +105,7 @@ def _groups_section(found: Comparison) -> Section:
     scale = scale_for([[*of_group["IQM"]] for of_group in values])
     rows = []
     for name, group, of_group in zip(names, found.groups, values, strict=True):
-        iqm, *cells = [cell(value.value, with_interval(*value)) for value in of_group.values()]
+        iqm, *cells = [cell(value.value, with_interval(*np.round(value, 3))) for value in of_group.values()]
         picture = interval_mark(*of_group["IQM"], scale)
         rows.append([Cell(tag("strong", name), class_="keep"), len(group.runs), iqm, picture, *cells])
     first, *others = AGGREGATES
@@ -135,6 +135,7 @@ def _pair_cells(against: Against) -> list[Any]:
 def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence[dict[str, Any]]) -> Section:
     scores = [score_summary(facts.scores) for facts in runs]
     scale = scale_of(scores)
+    is_compared = any("against" in other for other in found)
     rows = []
     for name, facts, score, other in zip(names, runs, scores, [{}, *found], strict=True):
         difference, *span = (other["against"].difference if "against" in other else None) or (None, np.nan, np.nan)
@@ -144,15 +145,15 @@ def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence
                 cell(facts.members, f"{facts.members:,}"),
                 *score_cells(score, scale),
                 cell(score.get("mean"), number(score.get("mean"))),
-                cell(difference, with_interval(difference, *span)),
+                *[cell(difference, with_interval(difference, *span))] * is_compared,
                 cell(facts.seconds, seconds_in_words(facts.seconds)),
             ]
         )
-    head = ["run", "members", "IQM (95 % interval)", "", "mean", "difference (95 % interval)", "time"]
-    about = (
-        "Return of the last evaluation over all members of a run. The difference is that of the mean to the first run, "
-        "over the settings and seeds that both have."
-    )
+    head = ["run", "members", "IQM (95 % interval)", "", "mean", "time"]
+    about = "Return of the last evaluation over all members of a run."
+    if is_compared:
+        head.insert(-1, "difference (95 % interval)")
+        about += " The difference is that of the mean to the first run, over the settings and seeds that both have."
     return Section("scores", "Scores", [table(head, rows, sortable=True), soft(about)])
 
 
