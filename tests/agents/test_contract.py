@@ -147,7 +147,6 @@ def groups_to_run(name, is_extended):
 
 
 @pytest.mark.parametrize("name", all_agents())
-@pytest.mark.sampled(6)
 def test_an_agent_keeps_the_contract(name):
     env = make(playable(name))
     check_agent(unbound(name, env), env)

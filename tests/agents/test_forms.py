@@ -115,7 +115,7 @@ class Blinding(Env):
 
 
 CONTINUOUS = ("sac", "td3", "crossq", "tqc")
-GUARDED = ["ppo", "pqn", "dqn", "sac", "td3", "crossq", "tqc"]  # agents with gradient steps that learn from rewards
+GUARDED = ["ppo", "pqn", "dqn", "sac", "td3", "tqc", "crossq"]  # agents with gradient steps that learn from rewards
 
 
 @pytest.mark.parametrize("form", ["cpu", "many"])

@@ -138,8 +138,9 @@ def test_batches_are_sampled_from_the_effective_buffer_only():
 
 def test_the_loss_of_critics_is_summed_over_them_and_averaged_over_samples():
     q_values, target, share = np.asarray([[1.0, 2.0], [3.0, 5.0]]), np.asarray([1.5, 4.0]), np.asarray([0.75, 0.25])
-    loss, (logged, errors) = critic_loss(*(jnp.asarray(x, jnp.float32) for x in (q_values, target, share)))
-    np.testing.assert_allclose(loss, 0.75 * (0.25 + 2.25) + 0.25 * (4 + 1))
+    arrays = (jnp.asarray(x, jnp.float32) for x in (q_values, target, share / 2, share))
+    loss, (logged, errors) = critic_loss(*arrays)
+    np.testing.assert_allclose(loss, (0.75 * (0.25 + 2.25) + 0.25 * (4 + 1)) / 2)
     np.testing.assert_allclose(logged["td_error"], 0.75 * 1.0 + 0.25 * 1.5)
     np.testing.assert_allclose(errors, [1.0, 1.5])
     np.testing.assert_allclose(logged["q_value"], 0.75 * 2.0 + 0.25 * 3.5)

@@ -184,19 +184,20 @@ def test_forbidden_actions_do_not_enter_expectations():
 def test_targets_of_an_ensemble_use_a_random_subset_and_the_policy_all():
     agent, env = bound(learning_rate=0.0, num_critics=4, subset=2)
     learner, batch = untrained_learner(agent), continuous_batch()
-    losses = []
+    now, chosen = numpy_q_values(learner.critics, batch.observed.obs, batch.action, count=4), set()
     for seed in range(8):
         _, logged, _ = learn_critics(agent, learner, batch, jnp.full(16, 1 / 16), make_key(seed))
-        losses.append(float(logged["loss"]))
-    noise = noise_of(env.action_space, jax.random.split(make_key(7))[0], (16,))
-    action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)
-    later = numpy_q_values(learner.target, batch.next_observed.obs, action, count=4)
-    now = numpy_q_values(learner.critics, batch.observed.obs, batch.action, count=4)
-    possible = []
-    for pair in itertools.combinations(range(4), 2):
-        target = batch.reward + batch.bootstrap * (later[list(pair)].min(axis=0) - 0.3 * log_prob)
-        possible.append(((now - target[None]) ** 2).sum(axis=0).mean())
-    assert np.isclose(losses[-1], possible, rtol=1e-4).sum() == 1 and np.unique(losses).size == 8
+        noise = noise_of(env.action_space, jax.random.split(make_key(seed))[0], (16,))
+        action, log_prob = numpy_draw(learner.actor, batch.next_observed.obs, noise)
+        later = numpy_q_values(learner.target, batch.next_observed.obs, action, count=4)
+        possible = []
+        for pair in itertools.combinations(range(4), 2):
+            target = batch.reward + batch.bootstrap * (later[list(pair)].min(axis=0) - 0.3 * log_prob)
+            possible.append(((now - target[None]) ** 2).sum(axis=0).mean())
+        equal = np.isclose(float(logged["loss"]), possible, rtol=1e-4)  # or several, if their smaller critic is one
+        assert equal.any()
+        chosen.add(tuple(equal))
+    assert len(chosen) > 1
     known = SoftPolicy(learner.actor, learner.critics, learner.log_alpha)
     mean, _ = np.split(numpy_net(learner.actor, np.asarray(batch.observed.obs, np.float64)), 2, axis=1)
     expected = numpy_q_values(learner.critics, batch.observed.obs, 2 * np.tanh(mean), count=4).mean(axis=0)

@@ -39,7 +39,9 @@ def test_a_batch_is_normalized_as_in_the_paper(limits):
     random = np.random.default_rng(0)
     layer, x = layer_of(random), 3 * random.normal(size=(20, 3)) + 1
     padded = np.concatenate([x, np.full((4, 3), 1e3)])  # samples beyond the batch size, of weight 0
-    weight = jnp.asarray(np.repeat([1 / 20, 0], [20, 4]), jnp.float32)
+    weight = jnp.asarray(
+        np.repeat([1 / 40, 0], [20, 4]), jnp.float32
+    )  # as importance weights, which sum to less than 1
     layer32 = jax.tree.map(jnp.float32, layer)
     y, averages = train_renorm(layer32, jnp.float32(padded), weight, Limits(*map(jnp.float32, limits)))
     expected, known, _ = ioffe(layer, x, *limits)

@@ -157,8 +157,7 @@ def test_a_tile_net_adds_the_encoded_text_where_it_adds_a_direction():
     moved = params["ChoiceDense_0"]["kernel"].at[int(obs["direction"])].add(text)
     alone = Dict({"direction": Discrete(4), "image": TILES})
     same = params | {"ChoiceDense_0": {"kernel": moved}, "Dense_0": params["Dense_1"]}
-    seen = {name: obs[name] for name in ("direction", "image")}
-    expected = jax.jit(TileNet(alone, (5,), "tanh", channels=3).apply)({"params": same}, seen)
+    expected = jax.jit(TileNet(alone, (5,), "tanh", channels=3).apply)({"params": same}, obs)
     np.testing.assert_allclose(jax.jit(net.apply)(weights, obs), expected, atol=1e-5)
 
 

@@ -17,8 +17,7 @@ from shoal.core.spaces import to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.batch_renorm import Limits
 from shoal.nn.distributions import check_bounded, sample_noise
-from shoal.nn.renormed_network import RenormedCritics, RenormedNetwork
-from shoal.nn.torsos import MLP
+from shoal.nn.renormed_network import RenormedCritics, RenormedNetwork, is_plain
 from shoal.ops.gradients import Optimizer, adam
 from shoal.ops.replay import Transitions
 
@@ -37,7 +36,8 @@ class CrossQ(SoftActorCritic):
     Differences from the paper: `critic_hidden` is `hidden` if it is not given, because the paper's (2048, 2048) takes
     100 MB for each member of a population; the buffer holds 100,000 samples, for the same reason; averages are kept of
     standard deviations, as in Ioffe 2017, where the authors' code keeps those of variances; initial weights are
-    orthogonal. In images, the convolutions are not normalized (`nn/renormed_network.py`): the paper has none.
+    orthogonal; `adam_beta` is also that of the temperature, which has Adam's default in the authors' code. In images,
+    the convolutions are not normalized (`nn/renormed_network.py`): the paper has none.
     """
 
     policy_learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
@@ -56,8 +56,8 @@ class CrossQ(SoftActorCritic):
         check_bounded(env.action_space)
         check_counts(self, "critic_hidden")
         fitted = self.fitted_to(env)
-        if not isinstance(fitted.network, MLP):
-            refuse_ignored(self, "if the torso is not an MLP", "critic_hidden")
+        if not is_plain(fitted.network):
+            refuse_ignored(self, "if the torso is not a plain MLP", "critic_hidden")
         return fitted
 
     def combined(self, outputs: Float[Array, "K *axes"]) -> Float[Array, "*axes"]:
@@ -78,8 +78,9 @@ class CrossQ(SoftActorCritic):
         q_values, averages = self._critics.train(critics, obs, action, weight, limits)
         q_values, next_q_values = jnp.split(q_values, 2, axis=1)
         next_value = jax.lax.stop_gradient(self.combined(next_q_values)) - alpha * log_prob
-        loss, (losses, error) = critic_loss(q_values, batch.reward + batch.bootstrap * next_value, sample_weight)
-        return loss, (losses | {"entropy": -jnp.sum(sample_weight * log_prob), "alpha": alpha}, averages, error)
+        share = self.share_of(sample_weight)
+        loss, (losses, error) = critic_loss(q_values, batch.reward + batch.bootstrap * next_value, sample_weight, share)
+        return loss, (losses | {"entropy": -jnp.sum(share * log_prob), "alpha": alpha}, averages, error)
 
     def policy_in_training(
         self, learner: Learner, actor: Weights, observed: Observed, sample_weight: Float[Array, "B"]

@@ -116,8 +116,9 @@ class DQN(ReplayAgent):
     their code, the policy is restricted to the actions that a mask allows. Distributions are averaged over actions as
     their quantiles.
 
-    `rainbow` (Hessel et al. 2018) differs from the paper in the sizes, which are `dqn`'s, and in what all agents here
-    have in common (see `agents/dqn.py`).
+    `rainbow` (Hessel et al. 2018) differs from the paper in its hyperparameters and range of returns, which are those
+    of `c51`, in its heads, which have no hidden layer of their own and are the only noisy ones, and in what all agents
+    here have in common (see `agents/dqn.py`).
 
     `network` takes any torso with `init(key, features)` and `apply(weights, features)`.
     """
@@ -339,8 +340,9 @@ class DQN(ReplayAgent):
         priority_error, loss = self._errors(chosen, next_out, batch, levels)
         q_value = self._mean(chosen)
         error = q_value - batch.reward - batch.bootstrap * self._mean(next_out)
-        losses = {"loss": loss, "td_error": jnp.abs(error), "q_value": q_value}
-        losses = jax.tree.map(lambda x: jnp.sum(weight * x), losses)
+        share = self.share_of(weight)
+        losses = {"td_error": jnp.sum(share * jnp.abs(error)), "q_value": jnp.sum(share * q_value)}
+        losses["loss"] = jnp.sum(weight * loss)
         return losses["loss"], (priority_error, losses)
 
     def _next_output(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:

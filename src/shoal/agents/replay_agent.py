@@ -141,6 +141,10 @@ class ReplayAgent(RolloutAgent):
         index = replay.index(replay.newest(clock), behind, envs).ravel()
         return priorities.set(index, jnp.broadcast_to(priorities.largest, index.shape))
 
+    def share_of(self, sample_weight: Float[Array, "B"]) -> Float[Array, "B"]:
+        """The share of each sample in what is reported. Importance weights sum to less than 1; shares sum to 1."""
+        return sample_weight / jnp.sum(sample_weight) if self.prioritized else sample_weight
+
     def importance(self, age: Int[Array, ""]) -> Number:
         """The exponent of importance weights at this age. Default: constant."""
         del age
@@ -321,16 +325,20 @@ def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transiti
 
 
 def critic_loss(
-    q_values: Float[Array, "K B"], target: Float[Array, "B"], sample_weight: Float[Array, "B"]
+    q_values: Float[Array, "K B"],
+    target: Float[Array, "B"],
+    sample_weight: Float[Array, "B"],
+    share: Float[Array, "B"],
 ) -> tuple[Float[Array, ""], tuple[Losses, Float[Array, "B"]]]:
     """Return (loss, (losses to report, the mean error of each sample's critics)).
 
-    The loss is the squared error: summed over K critics, averaged over samples.
+    The loss is the squared error: summed over K critics, and over samples by their weights. `share` is that of each
+    sample in the other numbers, as from `share_of`.
     """
     error = q_values - target[None]
     squares = jnp.sum(sample_weight * jnp.sum(error**2, axis=0))
     mean = {"td_error": jnp.abs(error), "q_value": q_values}
-    losses = {"loss": squares, **jax.tree.map(lambda x: jnp.sum(sample_weight * jnp.mean(x, axis=0)), mean)}
+    losses = {"loss": squares, **jax.tree.map(lambda x: jnp.sum(share * jnp.mean(x, axis=0)), mean)}
     return squares, (losses, jnp.mean(jnp.abs(error), axis=0))
 
 

@@ -45,8 +45,8 @@ class SAC(SoftActorCritic):
 
     An update takes `num_steps` steps of `num_envs` environments and stores them. Then it makes the gradient steps that
     are due: `train_iterations` for every `train_frequency` environment steps, from `learning_starts` on; until then
-    actions are uniform. A gradient step changes the critics; after every `policy_delay` of them, `policy_delay` steps
-    of the policy and the temperature follow.
+    actions are uniform. A gradient step changes the critics; after every `policy_delay` of them, `policy_steps` steps
+    of the policy and the temperature follow (0: as many).
 
     In a Box, which must have finite bounds, the policy is a Gaussian squashed by tanh into the bounds. For Discrete
     actions the policy is categorical and the critics compute the Q-values of all actions, so that expectations are
@@ -55,7 +55,8 @@ class SAC(SoftActorCritic):
     for the two actions of CartPole.
 
     With `subset`, targets take the smallest Q-value of so many critics, which are drawn anew in each gradient step, and
-    the policy maximizes the mean of all (REDQ, Chen et al. 2021, "Randomized ensembled double Q-learning").
+    the policy maximizes the mean of all (REDQ, Chen et al. 2021, "Randomized ensembled double Q-learning"). Other than
+    in the paper, the temperature of `redq` keeps the learning rate that it has in `sac`.
 
     Entropies are in nats. In a Box they are those of actions rescaled to [-1, 1], as in Haarnoja et al. and
     Stable-Baselines3, so that results do not depend on the units of actions. In the units of the Box they are larger by
@@ -69,7 +70,7 @@ class SAC(SoftActorCritic):
     discrete_entropy_ratio: Number = hyper(
         0.5, search=(0.1, 0.7), valid=(0, 1), help="Discrete: target entropy as a fraction of the uniform policy's"
     )
-    num_critics: int = static(2, help="the smallest of their Q-values is used")
+    num_critics: int = static(2, help="without subset, the smallest of their Q-values is used")
     subset: int = static(0, help="random critics of which targets use the smallest Q-value; 0: all, as the policy does")
 
     def bind(self, env: Env) -> "SAC":
@@ -106,8 +107,9 @@ class SAC(SoftActorCritic):
         target = batch.reward + batch.bootstrap * next_value
         space = self.action_space
         action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action
-        loss, (losses, error) = critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
-        return loss, (losses | {"entropy": jnp.sum(sample_weight * entropy), "alpha": alpha}, {}, error)
+        q_values, share = self._critics(critics, batch.observed.obs, action), self.share_of(sample_weight)
+        loss, (losses, error) = critic_loss(q_values, target, sample_weight, share)
+        return loss, (losses | {"entropy": jnp.sum(share * entropy), "alpha": alpha}, {}, error)
 
     def updated_target(self, learner: Learner) -> Weights:
         """The target weights, moved towards the weights by `target_mix`."""

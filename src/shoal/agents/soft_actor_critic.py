@@ -248,7 +248,7 @@ class SoftActorCritic(ReplayActorCritic):
             return self._learn_alpha(learner, jnp.sum(sample_weight * (entropy - self._target_entropy(observed))))
 
         period = jnp.maximum(whole(self.policy_delay), 1)
-        steps = jnp.where(self.policy_steps == 0, period, whole(self.policy_steps))
+        steps = jnp.where(whole(self.policy_steps) == 0, period, whole(self.policy_steps))
         steps = jnp.where(learner.critic_moments.count % period == 0, steps, 0)
         return jax.lax.fori_loop(0, steps, step, learner)
 

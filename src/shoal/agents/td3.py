@@ -162,7 +162,8 @@ class TD3(ReplayActorCritic):
         action = to_unit(self.action_space, batch.action)
 
         def loss(critics):
-            return critic_loss(self._critics(critics, batch.observed.obs, action), target, sample_weight)
+            q_values, share = self._critics(critics, batch.observed.obs, action), self.share_of(sample_weight)
+            return critic_loss(q_values, target, sample_weight, share)
 
         old = learner.weights
         gradient, (losses, error) = jax.grad(loss, has_aux=True)(old.critics)

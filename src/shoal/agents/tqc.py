@@ -34,7 +34,8 @@ class TQC(SoftActorCritic):
 
     Differences from the paper: the loss is summed over the critics and averaged over quantiles, where the authors' code
     averages over both, which Adam does not notice; the networks have two layers, not three of 512 units, so that a
-    population fits in memory; what SAC has here: `policy_delay` and a buffer of 100,000 samples.
+    population fits in memory; what SAC has here: `policy_delay`, its learning rates (1e-3 for critics and temperature,
+    3e-4 in the paper), and a buffer of 100,000 samples.
     """
 
     target_mix: Number = hyper(
@@ -84,8 +85,9 @@ class TQC(SoftActorCritic):
             "q_value": q_value,
             "entropy": -log_prob,
         }
-        losses = {name: jnp.sum(sample_weight * x) for name, x in losses.items()}
-        return losses["loss"], (losses | {"alpha": alpha}, {}, jnp.sum(by_critic, axis=0))
+        loss, share = jnp.sum(sample_weight * losses["loss"]), self.share_of(sample_weight)
+        reported = {name: jnp.sum(share * x) for name, x in losses.items()} | {"loss": loss, "alpha": alpha}
+        return loss, (reported, {}, losses["loss"])
 
     def _truncated(self, quantiles: Float[Array, "K B Z"]) -> tuple[Float[Array, "B KZ"], Float[Array, "KZ"]]:
         """(the quantiles of all critics in order, the weight of each in a mean: 0 for the largest)."""

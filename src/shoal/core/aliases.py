@@ -57,6 +57,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
         *("layer_sizes", "net_arch", "policy_kwargs"),
     ),
     "atoms": ("num_atoms", "n_atoms", "n_quantiles"),
+    "num_critics": ("n_critics",),
+    "dropped": ("top_quantiles_to_drop_per_net",),
     # Replay, targets and exploration.
     "temperature": ("autotune",),
     "double": ("ddqn",),

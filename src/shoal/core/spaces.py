@@ -265,6 +265,13 @@ def leaf_spaces(space: Space) -> list[Box | Discrete | MultiDiscrete]:
     return [space]
 
 
+def leaf_pairs(space: Space, element: Any) -> list[tuple[Box | Discrete | MultiDiscrete, Any]]:
+    """Return (the space, the value) of every array of an element, in order. Keys that a Dict lacks are left out."""
+    pairs: list[tuple[Box | Discrete | MultiDiscrete, Any]] = []
+    over_leaves(lambda leaf, x: pairs.append((leaf, x)), space, element)
+    return pairs
+
+
 def over_leaves(function: Callable[..., Any], space: Space, *elements: Any) -> Any:
     """Return the tree of an element with `function(leaf's space, leaf of each element)` in the place of every leaf."""
     if isinstance(space, (Tuple, Dict)):

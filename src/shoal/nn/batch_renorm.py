@@ -47,9 +47,9 @@ def train_renorm(
         y = (x - mean_B) / std_B * r + d,  r = std_B / std,  d = (mean_B - mean) / std
 
     r is clipped to [1 / r_max, r_max] and d to [-d_max, d_max]; no gradient flows through them. Without clipping, y is
-    x normalized by the moving averages. `sample_weight` is the weight of each sample in a mean; they sum to 1.
+    x normalized by the moving averages. Samples count in proportion to `sample_weight`.
     """
-    weight = sample_weight[:, None]
+    weight = (sample_weight / jnp.sum(sample_weight))[:, None]
     batch_mean = jnp.sum(weight * x, axis=0)
     batch_std = jnp.sqrt(jnp.sum(weight * (x - batch_mean[None]) ** 2, axis=0) + EPS)
     mean, std, new_mean, new_std = map(jax.lax.stop_gradient, (layer["mean"], layer["std"], batch_mean, batch_std))

@@ -4,7 +4,6 @@ Observations keep their dtype everywhere else, so that rollouts and replay buffe
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, leaf_spaces
+from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, leaf_pairs
 
 
 def is_image(space: Space) -> bool:
@@ -35,14 +34,9 @@ def flat_features(space: Space, obs: Any) -> Float[Array, "... D"]:
         vectors = [jax.nn.one_hot(obs[..., i], n, dtype=jnp.float32) for i, n in enumerate(space.nvec)]
         return jnp.concatenate(vectors, axis=-1)
     if isinstance(space, (Tuple, Dict)):
-        return jnp.concatenate([flat_features(*part) for part in parts(space, obs)], axis=-1)
+        return jnp.concatenate([flat_features(*part) for part in leaf_pairs(space, obs)], axis=-1)
     values = _scaled(space, obs)
     return values.reshape(*values.shape[: values.ndim - len(space.shape)], math.prod(space.shape))
-
-
-def parts(space: Space, obs: Any) -> Iterator[tuple[Box | Discrete | MultiDiscrete, Array]]:
-    """All (space, observation) pairs inside nested Dict and Tuple spaces, in order."""
-    return zip(leaf_spaces(space), jax.tree.leaves(obs), strict=True)
 
 
 def _scaled(space: Box, obs: Array) -> Array:

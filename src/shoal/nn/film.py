@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Integer
 
-from shoal.core.spaces import Box, MultiDiscrete, Space, leaf_spaces
+from shoal.core.spaces import Box, MultiDiscrete, Space, leaf_pairs, leaf_spaces
 from shoal.nn.convolution import Conv
 from shoal.nn.dense import look_up
-from shoal.nn.features import flat_features, parts
+from shoal.nn.features import flat_features
 from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.tiles import is_tiles, sizes_of
 from shoal.nn.torsos import MLP
@@ -53,7 +53,7 @@ class FiLMNet(nn.Module):
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
         """Map observations to the last hidden layer."""
         image, text = _image_and_text(self.space)
-        pairs = list(parts(self.space, obs))
+        pairs = leaf_pairs(self.space, obs)
         tiles, words = (next(part for space, part in pairs if space is one) for one in (image, text))
         others = [flat_features(space, part) for space, part in pairs if space is not image and space is not text]
         axes = words.shape[:-1]

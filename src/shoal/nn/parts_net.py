@@ -6,8 +6,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from shoal.core.spaces import Space
-from shoal.nn.features import flat_features, image_features, is_image, parts
+from shoal.core.spaces import Space, leaf_pairs
+from shoal.nn.features import flat_features, image_features, is_image
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.torsos import CNN, MLP, NatureCNN
@@ -42,7 +42,7 @@ class PartsNet(nn.Module):
         """Map observations to the last hidden layer."""
         options = {} if self.pictures == "impala" else {"activation": self.activation}
         features = []
-        for space, part in parts(self.space, obs):
+        for space, part in leaf_pairs(self.space, obs):
             if is_picture(space):
                 image = image_features(space, part)  # type: ignore[arg-type]  # a picture is a Box
                 features.append(PICTURES[self.pictures](hidden=(), layer_norm=self.layer_norm, **options)(image))

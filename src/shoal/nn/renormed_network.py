@@ -17,6 +17,11 @@ from shoal.nn.torsos import ACTIVATIONS, MLP
 Weights = Any
 
 
+def is_plain(torso: Any) -> bool:
+    """Whether a torso has dense layers and activations only, between which others can be put."""
+    return type(torso) is MLP and torso == MLP(torso.hidden, torso.activation)
+
+
 class RenormedNetwork(NamedTuple):
     """Maps observations, joined with actions if it gets some, to `outputs` numbers.
 
@@ -33,7 +38,7 @@ class RenormedNetwork(NamedTuple):
         """Initial weights, from examples with any leading axes. `key` is consumed."""
         k_torso, k_layers, k_head = jax.random.split(key, 3)
         features, weights = torso_input(self.torso, self.observation_space, obs), {}
-        if isinstance(self.torso, MLP):
+        if is_plain(self.torso):
             width, sizes = features.shape[-1], self.torso.hidden
         else:
             weights["torso"] = self.torso.init(k_torso, features)
@@ -65,7 +70,7 @@ class RenormedNetwork(NamedTuple):
 
     def _apply(self, weights: Weights, obs: Any, action: Array | None, norm: Callable[[str, Array], Array]) -> Array:
         x = torso_input(self.torso, self.observation_space, obs)
-        if isinstance(self.torso, MLP):
+        if is_plain(self.torso):
             activation, depth = ACTIVATIONS[self.torso.activation], len(self.torso.hidden)
         else:
             x, activation, depth = self.torso.apply(weights["torso"], x), jax.nn.relu, 1

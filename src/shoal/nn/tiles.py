@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Integer
 
-from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_spaces
+from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space, leaf_pairs, leaf_spaces
 from shoal.nn.dense import look_up
-from shoal.nn.features import flat_features, parts
+from shoal.nn.features import flat_features
 from shoal.nn.initializers import orthogonal
 from shoal.nn.instructions import check_encoder, encoder_of, is_text
 from shoal.nn.torsos import ACTIVATIONS, MLP
@@ -84,7 +84,7 @@ class TileNet(nn.Module):
     def __call__(self, obs: Any) -> Float[Array, "*axes hidden"]:
         """Map observations to the last hidden layer."""
         activation, width = ACTIVATIONS[self.activation], self.hidden[0]
-        all_parts = list(parts(self.space, obs))
+        all_parts = leaf_pairs(self.space, obs)
         from_discrete, scale, shift = self._from_discrete(all_parts)
         features = []
         for space, part in all_parts:

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float, Int
 
-from shoal.core.spaces import Box, Discrete, Space, choice_sizes, leaf_spaces
+from shoal.core.spaces import Box, Discrete, Space, choice_sizes, leaf_pairs, leaf_spaces
 
 
 def choices(space: Space) -> tuple[int, ...] | None:
@@ -64,6 +63,6 @@ def _as_one_table(members: int, is_batched: bool, table: Array, index: Array) ->
 
 def _digits(space: Space, obs: Any) -> list[Array]:
     digits: list[Array] = []
-    for leaf, x in zip(leaf_spaces(space), jax.tree.leaves(obs), strict=True):
+    for leaf, x in leaf_pairs(space, obs):
         digits += [x] if isinstance(leaf, Discrete) else [x[..., i] for i in range(x.shape[-1])]
     return digits
