@@ -104,6 +104,11 @@ FUNCTIONS = {
     "pools": (pooled, (IMAGE,)),
     "sums so far": (lambda x: (jnp.cumsum(x, 1), jax.lax.cumsum(x, 0, reverse=True)), (X,)),
     "scans": (scanned, (X,)),
+    "rows that are the carry before the step": (lambda x: jax.lax.scan(lambda c, r: (c + r, c), x[0], x), (X,)),
+    "arrays and numbers": (
+        lambda x: jnp.arctan2(x, 1.0) + jax.lax.rem(jnp.full_like(x, 2.5), x) + jnp.take(x, 2),
+        (X,),
+    ),
     "branches": (lambda n, x: jax.lax.switch(n[1, 2], [jnp.sin, jnp.cos, jnp.tanh], x), (N, X)),
     "complex numbers": (rotated, (X,)),
 }

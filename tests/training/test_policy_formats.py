@@ -237,4 +237,6 @@ def test_policy_py_explains_wrong_observations_and_masks(tmp_path):
         made({**obs, "total": np.zeros((3, 2), np.uint8)}, mask)
     with pytest.raises(ValueError, match=r"observation\['last'\] is of float64, not int32"):
         made({**obs, "last": 1.5}, mask)
+    with pytest.raises(ValueError, match=r"observation\['total'\] has a number that uint8 does not hold"):
+        made({**obs, "total": np.array([0, 256])}, mask)
     assert made(obs, mask) in (0, 2)

@@ -112,6 +112,14 @@ class _Graph:
     def _expm1(self, step: Step, x: str) -> str:
         return self.node("Sub", self.node("Exp", x), self.numbers(1, step.output.dtype))
 
+    def _atan2(self, step: Step, y: str, x: str) -> str:
+        zero, sign = self.numbers(0, step.output.dtype), self.node("Sign", y)
+        half, whole = (self.numbers(angle, step.output.dtype) for angle in (np.pi / 2, np.pi))
+        slope = self.node("Atan", self.node("Div", y, x))
+        side = self.node("Where", self.node("Less", y, zero), self.node("Neg", whole), whole)
+        turned = self.node("Where", self.node("Less", x, zero), self.node("Add", slope, side), slope)
+        return self.node("Where", self.node("Equal", x, zero), self.node("Mul", sign, half), turned)
+
     def _is_finite(self, step: Step, x: str) -> str:
         return self.node("Not", self.node("Or", self.node("IsInf", x), self.node("IsNaN", x)))
 

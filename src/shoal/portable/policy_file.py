@@ -147,6 +147,8 @@ def fit(array, dtype, shape, name):
         raise ValueError(f"{name} has the shape {array.shape}, not {shape}: give one {name} at a time.")
     if array.dtype.kind == "f" and np.dtype(dtype).kind != "f":
         raise ValueError(f"{name} is of {array.dtype}, not {dtype}.")
+    if array.dtype.kind in "iu" and (array.astype(dtype) != array).any():
+        raise ValueError(f"{name} has a number that {dtype} does not hold.")
     return array.astype(dtype)
 '''
 TORCH_FIT = '''
@@ -161,6 +163,8 @@ def fit(array, dtype, shape, name):
         raise ValueError(f"{name} has the shape {tuple(array.shape)}, not {shape}: give one {name} at a time.")
     if array.is_floating_point() and not dtype.is_floating_point:
         raise ValueError(f"{name} is of {array.dtype}, not {dtype}.")
+    if not array.is_floating_point() and (array.to(dtype) != array).any():
+        raise ValueError(f"{name} has a number that {dtype} does not hold.")
     return array.to(dtype)
 '''
 NUMPY_LOAD = '''
@@ -174,7 +178,8 @@ TORCH_LOAD = '''
 
 def load(folder):
     """Return the weights by name. An .npz file is a zip of .npy files: a header, which is a dict, and the elements."""
-    dtypes = {"<f4": torch.float32, "<i4": torch.int32, "|b1": torch.bool, "|u1": torch.uint8, "|i1": torch.int8}
+    dtypes = {"<f2": torch.float16, "<f4": torch.float32, "|b1": torch.bool, "|u1": torch.uint8, "|i1": torch.int8}
+    dtypes |= {"<i2": torch.int16, "<i4": torch.int32, "<i8": torch.int64, "<u2": torch.uint16, "<u4": torch.uint32}
     weights = {}
     with zipfile.ZipFile(folder / "weights.npz") as file:
         for name in file.namelist():
@@ -191,7 +196,7 @@ def load(folder):
     """Return a session of ONNX Runtime with one thread: a small network is slower with more."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(folder / "policy.onnx", options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(folder / "policy.onnx"), options, providers=["CPUExecutionProvider"])
 
 
 def act(session, observation, carry, mask):

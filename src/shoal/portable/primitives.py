@@ -114,7 +114,8 @@ class Writer:
         match = self._inputs(value, "where")
         if match:
             below, added = self._inputs(match[0], "lt"), self._inputs(match[1], "add")
-            if below and added and below[1].is_filled(0) and added[1].is_filled(size):
+            is_one = below and added and below[0] is match[2] is added[0]
+            if is_one and below[1].is_filled(0) and added[1].is_filled(size):
                 return match[2]
         return value
 
@@ -474,7 +475,7 @@ def _gather(w: Writer, form: Form, params: Mapping, table: Value, indices: Value
         result = w.write("rows", found, table, w.index(w.reshape(indices, places), table.shape[0]))
     else:
         result = w.write("elements", found, table, indices)
-    if within is not None:
+    if within is not None and not within.is_filled(True):
         missing = _number(_missing(table.dtype), found)
         within = w.reshape(within, (*places, *(1 for _ in rest)))
         result = w.elementwise("where", found, within, result, missing)

@@ -166,11 +166,11 @@ class _Printer:
         self.indent += "    "
         self.write(loop.steps)
         self._flush()
+        for name, (row, _) in zip(lists, loop.stacked, strict=True):  # first: a row may be the carry before this step
+            self.lines.append(f"{self.indent}{name}.append({self._array(row)})")
         new = [self._array(after) for _, _, after, _ in loop.carries]
         if carried:
             self.lines.append(f"{self.indent}{', '.join(carried)} = {', '.join(new)}")
-        for name, (row, _) in zip(lists, loop.stacked, strict=True):
-            self.lines.append(f"{self.indent}{name}.append({self._array(row)})")
         self.indent = self.indent[:-4]
         for name, (_, rows) in zip(lists, loop.stacked, strict=True):
             self.known[id(rows)] = _Text(f"{self.dialect.module}.stack({name}{'[::-1]' * loop.reverse})")

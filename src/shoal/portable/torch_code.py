@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from shoal.portable.numpy_code import BINARY, DYNAMIC_SLICE, SAME, other_inputs, slices
-from shoal.portable.python_code import Dialect, Template
+from shoal.portable.python_code import Dialect, Template, literal
 
 CALLS = {
-    **{name: name for name in (*SAME, "asin", "acos", "atan", "atan2", "erf", "relu", "where")},
-    **{"is_finite": "isfinite", "rem": "fmod", "logistic": "sigmoid"},
+    **{name: name for name in (*SAME, "asin", "acos", "atan", "erf", "relu", "where")},
+    **{"is_finite": "isfinite", "logistic": "sigmoid"},
 }
 CONVOLUTION = '''
 def convolution(images, kernel, strides, padding, dilation, groups):
@@ -31,6 +31,26 @@ def _bound(name: str, side: str) -> Template:
         return f"{{a1}}.clamp({side}={{0}})" if numbers[0] else f"{{a0}}.clamp({side}={{1}})"
 
     return template
+
+
+def _of_arrays(call: str) -> Template:
+    """A function of torch that takes no numbers of Python."""
+
+    def template(options: Mapping[str, Any]) -> str:
+        texts = [
+            f"torch.full((), {literal(x.data.flat[0])}, dtype=torch.{x.dtype})"
+            if x.is_constant and not x.shape
+            else f"{{{i}}}"
+            for i, x in enumerate(options["inputs"])
+        ]
+        return f"torch.{call}({', '.join(texts)})"
+
+    return template
+
+
+def _rows(options: Mapping[str, Any]) -> str:
+    index = options["inputs"][1]
+    return "{a0}[{1}]" if index.is_constant and not index.shape else "{a0}[{a1}.long()]"
 
 
 def _one_axis_after_another(name: str) -> Template:
@@ -66,6 +86,8 @@ TORCH = Dialect(
         "cumprod": "{a0}.cumprod({axis}, dtype=torch.{dtype})",
         "cummax": "{a0}.cummax({axis}).values",
         "cummin": "{a0}.cummin({axis}).values",
+        "atan2": _of_arrays("atan2"),
+        "rem": _of_arrays("fmod"),
         "max": _bound("maximum", "min"),
         "min": _bound("minimum", "max"),
         "neg": "-{a0}",
@@ -82,7 +104,7 @@ TORCH = Dialect(
         "dynamic_slice": lambda options: f"dynamic_slice({{0}}, {{sizes}}, {other_inputs(options)})",
         "argmax": "{a0}.argmax({axis})",
         "argmin": "{a0}.argmin({axis})",
-        "rows": "{a0}[{a1}.long()]",
+        "rows": _rows,
         "elements": "{a0}[tuple({a1}.long().unbind(-1))]",
         "convolution": "convolution({0}, {1}, {strides}, {padding}, {dilation}, {groups})",
     },
