@@ -149,3 +149,9 @@ def test_fewer_than_six_seeds_have_no_interval(count):
 def test_invalid_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("how", [paired_difference, lambda a, b: probability_of_improvement(a, b, paired=True)])
+def test_pairs_of_different_numbers_of_seeds_are_refused(how):
+    with pytest.raises(ValueError, match=r"a has \[6\] seeds and b has \[8\], so they cannot be paired"):
+        how([np.arange(6.0)], [np.arange(8.0)])

@@ -55,7 +55,7 @@ def test_groups_are_compared_over_all_environments(tmp_path):
     assert f"dqn is worse than ppo by {value:.4g} of the normalized score on average" in page.text
     assert f"(95 % confidence interval {high:.4g} to {low:.4g}, over 8 pairs" in page.text
     assert [row[:2] for row in page.tables[0][1:]] == [["ppo", "2"], ["dqn", "2"]]
-    assert page.tables[0][1][2].startswith(f"{found.aggregates[0]['IQM'].value:.4g} (")
+    assert page.tables[0][1][2].startswith(f"{found.aggregates[0]['IQM'].value:.3f} (")
     assert page.tables[1][1][0] == "ppo vs. dqn" and "Over all environments" in page.text
     assert "One: 0 and 1 are the lowest and the highest score of these runs" in page.text
     named = Page(shoal.report(*folders, label={"A": folders[:2], "B": folders[2:]}, out=tmp_path / "named.html"))

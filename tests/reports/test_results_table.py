@@ -45,6 +45,22 @@ def test_without_intervals_nothing_is_bold(compared, tmp_path):
     assert text == "|  | A | B |\n| --- | --- | --- |\n| One | 2.00 | 5.00 |\n"  # one environment: no aggregates
 
 
+def test_nothing_is_bold_beside_a_group_of_few_seeds_or_none(compared, tmp_path):
+    found = compared(a={"One": [1.0, 2, 3]}, b={"One": np.arange(7.0)})
+    assert "**" not in shoal.comparison_table(found, tmp_path / "t.md", labels=["a|b", "B"]).read_text()
+    assert (tmp_path / "t.md").read_text().startswith("|  | a\\|b | B |")
+
+
+def test_formulas_stay_in_latex_and_runs_of_one_name_are_told_apart(tmp_path):
+    folders = [
+        write_run(tmp_path / part / "ppo", np.arange(8.0), env="my.py:One") or tmp_path / part / "ppo" for part in "xy"
+    ]
+    found = shoal.compare(*folders)
+    head = shoal.comparison_table(found, tmp_path / "t.tex", labels=[r"$\alpha_1$", "a_1"]).read_text().splitlines()[3]
+    assert head == r" & $\alpha_1$ & a\_1 \\"
+    assert "x/ppo | y/ppo" in shoal.comparison_table(found, tmp_path / "t.md").read_text()
+
+
 def test_latex_is_escaped_and_has_rules(compared, tmp_path):
     found = compared(a={"a_1": -np.arange(8.0), "b&c": np.zeros(8)}, b={"a_1": np.ones(8), "b&c": np.ones(8)})
     lines = shoal.comparison_table(found, tmp_path / "t.tex", labels=["50 %", "x^2"]).read_text().splitlines()

@@ -61,7 +61,7 @@ def _figure_options(options: Any) -> dict[str, Any]:
     """The arguments of `shoal.plot_comparison`. Raises ValueError for one that has no figure."""
     given = {"width": options.width, "title": options.title, "legend": options.legend, "font": options.font}
     given |= {"show": options.show.split(",") if options.show else None}
-    chosen = {name: value for name, value in given.items() if value}
+    chosen = {name: value for name, value in given.items() if value not in (None, "")}
     if chosen and not options.out:
         raise ValueError(f"--{next(iter(chosen))} is for a figure: give --out FILE too.")
     return chosen
@@ -142,7 +142,8 @@ def _print_two(found: Any, names: list[str]) -> None:
         interval = f", 95 % interval {_interval(against.difference)}"
         if against.pairs < FEWEST:
             verdict, interval = f"too few pairs to decide: an interval needs {FEWEST}", ""
-        pairs = f"{against.pairs} pair{'s' * (against.pairs != 1)}{'' if found.is_of_one else ' in each environment'}"
+        pairs = f"{against.pairs} pair{'s' * (against.pairs != 1)}"
+        pairs = pairs if found.is_of_one else f"at least {pairs} in each environment"
         print(f"{a} - {b} = {value:.4g}{interval} over {pairs} of the same setting and seed: {verdict}")
     else:
         print("the runs have no setting and seed in common, so there are no pairs to compare")

@@ -10,8 +10,8 @@ the number of times that it has each seed; then all statistics are sums, and non
 
 Source: Agarwal et al. 2021, "Deep reinforcement learning at the edge of the statistical precipice", sections 4.1 to
 4.3, and its package rliable 1.2.0 (`metrics.py`, `library.py`), which has the same values. Differences from it: numbers
-of seeds may differ, there is no interval of fewer than six seeds, seeds that two learners share are resampled together,
-and the statistics of B against A are those of A against B with the sign changed, to the last bit.
+of seeds may differ, there is no interval of fewer than six seeds, two learners with the same seeds are resampled
+together, and the statistics of B against A are those of A against B with the sign changed, to the last bit.
 """
 
 import functools
@@ -132,11 +132,7 @@ def paired_difference(a: Scores, b: Scores, level: float = 0.95) -> Estimate:
     What a seed does to both cancels. Raises ValueError for different numbers of seeds.
     """
     first, second = _checked(a), _checked(b)
-    if (sizes := [*map(len, first)]) != (others := [*map(len, second)]):
-        raise ValueError(
-            f"a has {sizes} seeds and b has {others}, so they cannot be paired: give the seeds that both have, in the "
-            "same order, or compare them unpaired with probability_of_improvement."
-        )
+    _check_pairs(first, second)
     return estimate(mean, [x - y for x, y in zip(first, second, strict=True)], level=level)
 
 
@@ -145,10 +141,13 @@ def probability_of_improvement(a: Scores, b: Scores, *, paired: bool = False, le
 
         P = mean over environments of (1 / S_a S_b) sum over i, j of 1[a_i > b_j] + 1[a_i = b_j] / 2
 
-    If `paired`, the scores at one position have the same seed, and are drawn together in resamples.
+    If `paired`, the scores at one position have the same seed, and are drawn together in resamples. Raises ValueError
+    for different numbers of seeds then.
     Source: Agarwal et al. 2021, section 4.3; Mann and Whitney 1947 for one environment.
     """
     first, second = _checked(a), _checked(b)
+    if paired:
+        _check_pairs(first, second)
     signs = [np.sign(x[:, None] - y) for x, y in zip(first, second, strict=True)]
 
     def excess(counts_a: Counts, counts_b: Counts) -> np.ndarray:
@@ -161,6 +160,14 @@ def probability_of_improvement(a: Scores, b: Scores, *, paired: bool = False, le
     sizes, others = [*map(len, first)], [*map(len, second)]
     resampled = [excess(resample(sizes, one), resample(others, other)) for one, other in streams]
     return Estimate(*map(_above_half, _estimate(value, np.concatenate(resampled), [*first, *second], level)))
+
+
+def _check_pairs(first: Scores, second: Scores) -> None:
+    if (sizes := [*map(len, first)]) != (others := [*map(len, second)]):
+        raise ValueError(
+            f"a has {sizes} seeds and b has {others}, so they cannot be paired: give the seeds that both have, in the "
+            "same order, or compare them unpaired with probability_of_improvement."
+        )
 
 
 def _means(scores: Scores, counts: Counts) -> list[np.ndarray]:

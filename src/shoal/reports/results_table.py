@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from shoal.specs.disk import replace
 from shoal.training.comparison import Comparison
 from shoal.viz.comparison import group_names
 
+FORMULA = re.compile(r"(\$[^$]+\$)")
 LATEX = {sign: f"\\{sign}" for sign in "&%#_{}$"} | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 LATEX |= {"\\": r"\textbackslash{}", "<": "$<$", ">": "$>$", "|": "$|$"}
 
@@ -33,8 +35,8 @@ def comparison_table(found: Comparison, out: Path | str, *, labels: Sequence = (
 
     There is a row for each environment, with the interquartile mean of the returns, and with several environments one
     for each aggregate of the normalized scores. The best value of a row is in bold, and with it every value whose 95 %
-    interval reaches into the interval of the best one; without intervals nothing is. A .tex file needs the package
-    booktabs. `labels` are names of the groups. Raises ValueError for another format.
+    interval reaches into the interval of the best one; if a group has no interval, nothing is. A .tex file needs the
+    package booktabs. `labels` are names of the groups. Raises ValueError for another format.
     """
     out, writers = Path(out), {".tex": _latex, ".md": _markdown, ".csv": _csv}
     write = writers.get(out.suffix.lower())
@@ -66,7 +68,8 @@ def _rows(found: Comparison) -> tuple[list[Row], list[Row]]:
 def _row(name: str, values: list[Estimate]) -> Row:
     choose = min if name == "optimality gap" else max
     best = choose(values, key=lambda value: value.value)
-    return Row(name, values, [bool(value.low <= best.high and value.high >= best.low) for value in values])
+    is_known = len(values) > 1 and not any(math.isnan(value.low) for value in values)
+    return Row(name, values, [is_known and bool(value.low <= best.high and value.high >= best.low) for value in values])
 
 
 def _latex(returns: Sequence[Row], aggregates: Sequence[Row], names: Sequence[str]) -> str:
@@ -80,7 +83,7 @@ def _latex(returns: Sequence[Row], aggregates: Sequence[Row], names: Sequence[st
 
 
 def _markdown(returns: Sequence[Row], aggregates: Sequence[Row], names: Sequence[str]) -> str:
-    lines = [["", *names], ["---"] * (len(names) + 1)]
+    lines = [["", *(name.replace("|", "\\|") for name in names)], ["---"] * (len(names) + 1)]
     lines += [[row.name, *_bold(row, "**", "**")] for row in (*returns, *aggregates)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -102,4 +105,6 @@ def _bold(row: Row, start: str, end: str, **how: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in text)
+    """The text for LaTeX. Formulas between dollar signs stay as they are."""
+    parts = enumerate(FORMULA.split(text))
+    return "".join(part if i % 2 else "".join(LATEX.get(sign, sign) for sign in part) for i, part in parts)

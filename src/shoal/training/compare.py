@@ -150,10 +150,10 @@ def _named_value(run: Result, path: str, values: Mapping[str, Any]) -> str:
 def _environments(
     members: Sequence[_Member], results: Sequence[Result], reference: Path | str, notes: list[str]
 ) -> dict[Any, Environment]:
-    """Return the environments by their keys, in the order of the runs. Adds notes about numbers of steps."""
+    """Return the environments by their keys, in their alphabetical order. Adds notes about numbers of steps."""
     own = read_references(reference) if reference and str(reference) != RANGE else {}
     found = {}
-    keys = [*dict.fromkeys(member.env for member in members)]
+    keys = sorted({member.env for member in members}, key=str)  # they share a stream of random numbers
     for key in keys:
         inside = [member for member in members if member.env == key]
         runs = [results[number] for number in dict.fromkeys(member.run for member in inside)]
@@ -178,6 +178,8 @@ def _are_alike(runs: Sequence[Result]) -> bool:
 
 def _range(scores: np.ndarray, name: str, own: Mapping[str, Any]) -> Reference:
     known = scores[np.isfinite(scores)]
+    if not known.size:
+        raise ValueError(f"no run has a finite score in {name}: leave it out.")
     low, high = float(known.min()), float(known.max())
     about = f"the lowest and the highest score of these runs, {low:.4g} and {high:.4g}{did_you_mean(name, own)}"
     return Reference(low, high if high > low else low + 1, about)

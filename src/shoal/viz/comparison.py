@@ -13,7 +13,7 @@ from shoal.training.comparison import Comparison
 from shoal.viz.chart import Band, Chart, Dots, Levels, Line, Mark, Pieces
 from shoal.viz.curves import PANELS_ACROSS, curves_chart, series_style
 from shoal.viz.panels import draw_panels, in_rows
-from shoal.viz.run_data import Curve
+from shoal.viz.run_data import Curve, distinct_names
 from shoal.viz.words import number
 
 PARTS = ("aggregates", "profile", "efficiency", "improvement", "curves")
@@ -45,9 +45,10 @@ def plot_comparison(
     for name in show:
         if name not in PARTS:
             raise ValueError(f"there is no part {name!r}.{did_you_mean(name, PARTS)} Choose among {', '.join(PARTS)}.")
-    if not show:
-        raise ValueError(f"there is nothing to show: choose among {', '.join(PARTS)}.")
     names = group_names(found, labels)
+    show = [part for part in show if part != "improvement" or len(names) > 1]  # which is of pairs of groups
+    if not show:
+        raise ValueError(f"there is nothing to show: choose among {', '.join(PARTS)}; improvement needs two groups.")
     rows, heights = [], []
     if "aggregates" in show:
         rows.append(aggregate_charts(found, names))
@@ -69,7 +70,8 @@ def plot_comparison(
 
 def group_names(found: Comparison, labels: Sequence[str] = ()) -> list[str]:
     """Return the names of the groups, or these labels. Raises ValueError if they are not as many."""
-    names = [Path(group.name).name if found.are_runs else group.name for group in found.groups]
+    names = [group.name for group in found.groups]
+    names = distinct_names([Path(name) for name in names]) if found.are_runs else names
     if labels and len(labels) != len(names):
         raise ValueError(
             f"{len(labels)} labels do not fit the {len(names)} groups {', '.join(names)}: give one for each."
