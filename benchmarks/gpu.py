@@ -4,8 +4,9 @@
     python benchmarks/gpu.py environments       # one environment of every class, which takes longer
 
 Parts in this order: `device`, what a copy and a launch cost; `stepping` and `training` beside the peers, with the
-kernels of some programs; `whole`, a run of 2,048 agents from its start to its end; `forms`, each field of the form of
-programs changed; `flags`, CUDA graphs; `correctness`, `tests/test_gpu.py`. Any of them can be named instead of `all`.
+kernels of some programs; `whole`, a run of 2,048 agents from its start to its end; `agents`, an update of every agent;
+`forms`, each field of the form of programs changed; `flags`, CUDA graphs; `correctness`, `tests/test_gpu.py`. Any of
+them can be named instead of `all`, several as well.
 Workers compile together, and then measure in turn, alone on the machine (`turns.py`). Each row is written to
 FOLDER/gpu-PART.json, benchmarks/results by default, as soon as it is there.
 
@@ -26,6 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cuda_program.programs import AGENT_ENVS, AGENT_FIELDS
 from run import HERE, WORKERS, machine_without_command
 from turns import Worker, in_environment, take_turns
 
@@ -42,8 +44,8 @@ PROFILED = {("MiniGrid-FourRooms-v0", 32_768), ("MiniGrid-FourRooms-v0", 1_048_5
 
 PPO_MANY = {"agent": "ppo", "agents": 2048, "env": "CartPole-v1", "updates": 20}
 PPO_ONE = {"agent": "ppo", "agents": 1, "env": "CartPole-v1", "updates": 100}
-DQN_FIELDS = {"num_envs": 10, "num_steps": 1, "buffer_size": 10_000}
-DQN_MANY = {"agent": "dqn", "agents": 2048, "env": "CartPole-v1", "updates": 5000, "fields": DQN_FIELDS, "repeats": 1}
+DQN_MANY = {"agent": "dqn", "agents": 2048, "env": "CartPole-v1", "fields": AGENT_FIELDS["dqn"]}
+DQN_MANY |= {"updates": 5000, "repeats": 1}
 WIDE = {"num_steps": 32, "num_epochs": 1, "num_minibatches": 8, "torso": "mlp"}
 EMPTY = {"env": "MiniGrid-Empty-8x8-v0", "num_envs": 1024}
 FOUR_ROOMS = {"env": "MiniGrid-FourRooms-v0", "num_envs": 32_768}
@@ -61,7 +63,7 @@ GRAPHS["unrolled loops in CUDA graphs"] = f"{GRAPHS['loops in CUDA graphs']} --x
 def main() -> None:
     """Run the parts, and write their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("all", *PARTS))
+    parser.add_argument("part", choices=("all", *PARTS), nargs="+")
     parser.add_argument("--minutes", type=float, default=8.5, help="after which nothing runs any more")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
     parser.add_argument("--rehearse", action="store_true", help="everything on a CPU, at tiny sizes")
@@ -72,9 +74,9 @@ def main() -> None:
     results = Results(options.out, {**machine_without_command(), **({} if options.rehearse else gpu())})
     with tempfile.TemporaryDirectory() as cache:
         seconds = PATIENCE if options.rehearse else COMPILE
-        seconds = max(seconds, 30 * options.minutes) if options.part == "environments" else seconds
+        seconds = max(seconds, 30 * options.minutes) if options.part == ["environments"] else seconds
         variables = {**in_environment(HERE.parent, Path(cache)), "COMPILE_SECONDS": str(seconds)}
-        waves = WAVES if options.part == "all" else [[options.part]]
+        waves = WAVES if options.part == ["all"] else [options.part]
         for parts in [sum(waves, [])] if options.rehearse else waves:  # in a rehearsal times do not matter
             workers = [worker for part in parts for worker in PARTS[part](options.rehearse)]
             take_turns(workers, results.record, variables, compile_seconds=seconds + 15, deadline=deadline)
@@ -131,7 +133,9 @@ def jobs_of_shoal(part: str, jobs: Sequence[dict[str, Any]], seconds: float, fla
 
 def estimate(job: dict[str, Any]) -> dict[str, Any]:
     """Launches and microseconds of a job's program as `gpu_program.py table` counted them, if it did."""
-    if "fields" in job or job.get("form") or not (counted := HERE / "results" / "gpu-program.json").exists():
+    counted = HERE / "results" / "gpu-program.json"
+    fields = {name: value for name, value in job.get("fields", {}).items() if name != "learning_starts"}
+    if fields != AGENT_FIELDS.get(job.get("agent"), {}) or job.get("form") or not counted.exists():
         return {}
     program = f"agent {job['agent']} --members {job['agents']}" if "agent" in job else ""
     program = program or f"env {job['env']} --envs {job['num_envs']}"
@@ -199,6 +203,24 @@ def training(rehearse: bool) -> list[Worker]:
     return workers
 
 
+def agents(rehearse: bool) -> list[Worker]:
+    """An update of every agent but `bc`, with one and with 2,048 members; replay agents learn from the start."""
+    import jax
+
+    from shoal.core.registry import AGENTS
+
+    jax.config.update("jax_platforms", "cpu")  # in this process, which only lists them
+    jobs = []
+    for members in (1, 2) if rehearse else (1, 2048):
+        for name in ("q-learning",) if rehearse else sorted(set(AGENTS) - {"bc"}):
+            job = {"agent": name, "agents": members, "env": AGENT_ENVS.get(name, "CartPole-v1")}
+            learns = {"learning_starts": 1} if hasattr(AGENTS[name].build(), "learning_starts") else {}
+            job["fields"] = AGENT_FIELDS.get(name, {}) | learns
+            slow = estimate(job).get("counted", {}).get("estimated_us", 5000 if members == 1 else 100_000)
+            jobs.append({**job, "updates": max(1, min(200, int(300_000 / slow))), "repeats": 1 if slow > 1e6 else 3})
+    return [jobs_of_shoal("agents", jobs[i::16], seconds=12) for i in range(min(16, len(jobs)))]
+
+
 def whole(rehearse: bool) -> list[Worker]:
     """2,048 agents that train for 500,000 steps each."""
     words = ("--agents", "2", "--steps", "1024") if rehearse else ()
@@ -211,7 +233,7 @@ def forms(rehearse: bool) -> list[Worker]:
         jobs = [{"env": "CartPole-v1", "num_envs": 8, "form": form} for form in ({"steps_per_trip": 2}, "cpu")]
         return [jobs_of_shoal("forms", jobs, seconds=20)]
     workers = []
-    dqn = {**DQN_MANY, "updates": 300, "fields": {**DQN_FIELDS, "learning_starts": 1000}, "repeats": 3}
+    dqn = {**DQN_MANY, "updates": 300, "fields": {**AGENT_FIELDS["dqn"], "learning_starts": 1000}, "repeats": 3}
     for job in (PPO_MANY, dqn, PPO_ONE, FOUR_ROOMS, EMPTY):
         variants = [{**job, "form": form} for form in ({}, *changed_forms(job.get("agents", 1)))]
         variants.append({**job, "form": "cpu", "profile": True})
@@ -271,12 +293,19 @@ PARTS = {
     "stepping": stepping,
     "training": training,
     "whole": whole,
+    "agents": agents,
     "forms": forms,
     "flags": flags,
     "correctness": correctness,
     "environments": every_environment,
 }
-WAVES = [["device", "stepping"], ["training", "whole"], ["forms", "flags"], ["correctness"]]  # parts that run together
+WAVES = [
+    ["device", "stepping"],
+    ["training", "whole"],
+    ["correctness"],
+    ["agents"],
+    ["forms", "flags"],
+]  # parts that run together
 
 
 if __name__ == "__main__":

@@ -76,7 +76,8 @@ def stepping(job: dict[str, Any]) -> Work:
 def training(job: dict[str, Any]) -> Work:
     """Updates of a population, as a run does them, but without records, evaluations and checkpoints."""
     env = make(job["env"])
-    agent = to_arrays(AGENTS[job["agent"]].build(**{"horizon": 500_000, **job.get("fields", {})}).bind(env))
+    horizon = {"horizon": 500_000} if hasattr(AGENTS[job["agent"]].build(), "horizon") else {}
+    agent = to_arrays(AGENTS[job["agent"]].build(**horizon | job.get("fields", {})).bind(env))
 
     def start() -> Any:
         return jax.vmap(lambda seed: begin(agent, env, seed, make_key(0)))(jnp.arange(job["agents"]))
@@ -85,7 +86,7 @@ def training(job: dict[str, Any]) -> Work:
         chunk = jax.vmap(lambda member, n: train_chunk(member, agent, env, None, jnp.int32(0), n), in_axes=(0, None))
         return chunk(members, updates)
 
-    steps = agent.num_envs * agent.num_steps * job["agents"] * job["updates"]
+    steps = agent.steps_per_update * job["agents"] * job["updates"]
     return Work(start, run, job["updates"], steps)
 
 
