@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.core.form import form_for, using
 from shoal.core.keys import make_key
 from shoal.grid.retry import LIMIT, retry
 
@@ -47,6 +48,16 @@ def test_retry_under_vmap_equals_a_loop(size):
     together = jax.jit(jax.vmap(dice))(keys, wanted)
     for one, many in zip(np.array(alone).T, together, strict=True):
         np.testing.assert_array_equal(one, many)
+
+
+@pytest.mark.parametrize("size", [3, 8, 9, 300])
+def test_the_form_of_an_accelerator_changes_no_state(monkeypatch, size):
+    monkeypatch.setattr("shoal.grid.retry.WORKERS_AT_ONCE", (8, 1 / 4))
+    keys, wanted = jax.random.split(make_key(0), size), jnp.arange(size, dtype=jnp.int32) % 6 + 1
+    with using(form_for("gpu")):
+        on_gpu = jax.jit(jax.vmap(lambda *args: dice(*args, limit=40)))(keys, wanted)
+    for one, other in zip(on_gpu, jax.jit(jax.vmap(lambda *args: dice(*args, limit=40)))(keys, wanted), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_state_follows_from_its_key_alone():

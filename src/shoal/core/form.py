@@ -28,7 +28,7 @@ class Form(NamedTuple):
 
     platform: str = "cpu"
     unroll_short_loops: bool = False  # write a loop of a few trips inside an environment as straight-line code
-    retries_at_once: bool = False  # a generator that retries works on all environments in each trip, not on a few
+    retries_at_once: bool = False  # a generator that retries works on many environments in each trip, not on a few
     computed_once: bool = True  # barriers keep XLA from computing the parts of a step again for each use of them
     envs_last_views: bool = True  # the views of E grids are computed with the axis E last, which vectors of a CPU want
     steps_per_trip: int = 1  # steps of a rollout in each trip of its loop

@@ -11,8 +11,8 @@ from shoal.core.form import current
 from shoal.core.keys import Key
 from shoal.ops.loops import short_scan
 
-FEWEST_WORKERS = 64  # the loop works on at least so many elements of a batch at a time, or on all of a smaller batch
-BATCH_PER_WORKER = 32  # the loop works on 1/32 of a larger batch at a time
+WORKERS = (64, 1 / 32)  # elements in the loop at a time: at least so many, or this share of a large batch
+WORKERS_AT_ONCE = (2**14, 1 / 8)  # the same on an accelerator, where a trip for fewer takes as long
 ATTEMPTS = 8  # attempts between two checks of which elements are done, where an attempt is cheap
 LIMIT = 2**14  # attempts after which an element is given up
 
@@ -37,8 +37,8 @@ def retry(
     Under `vmap` a plain loop would run for all elements of a batch until the slowest one is done. Here the loop works
     on a few elements (the workers) at a time, and an element that is done is replaced by the next one of the batch.
     This is checked after every `attempts` attempts: take 1 where an attempt costs more than the check. In the form of
-    an accelerator the loop works on the whole batch, because there a trip costs more than its elements. The functions
-    must not close over traced values. `key` is consumed.
+    an accelerator the loop works on many elements, and on the whole of a small batch, because there a trip costs more
+    than its elements. The functions must not close over traced values. `key` is consumed.
     """
     limit = -(-limit // attempts) * attempts
 
@@ -80,7 +80,7 @@ def retry(
         return jax.lax.while_loop(is_running, shift, (jnp.int32(0), starts))[1]
 
     def one_after_another(size, keys, starts):
-        workers = min(size, max(FEWEST_WORKERS, size // BATCH_PER_WORKER))
+        workers = _workers(size)
         some = jnp.arange(attempts, dtype=jnp.int32)
 
         def shift(loop):
@@ -103,7 +103,8 @@ def retry(
 
     def batched(size, is_batched, keys, starts):
         keys, starts = _broadcast((keys, starts), is_batched, size)
-        results = (all_at_once if current().retries_at_once else one_after_another)(size, keys, starts)
+        is_whole = current().retries_at_once and _workers(size) == size
+        results = (all_at_once if is_whole else one_after_another)(size, keys, starts)
         return results, jax.tree.map(lambda _: True, results)
 
     one = custom_vmap(single)
@@ -112,6 +113,11 @@ def retry(
     if otherwise is None:
         return state
     return jax.tree.map(lambda found, instead: jnp.where(is_done(state), found, instead), state, otherwise)
+
+
+def _workers(size: int) -> int:
+    fewest, share = WORKERS_AT_ONCE if current().retries_at_once else WORKERS
+    return min(size, max(fewest, int(size * share)))
 
 
 def _broadcast(values: Any, is_batched: Any, size: int) -> Any:
