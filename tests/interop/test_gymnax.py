@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 
 import shoal
+import shoal.interop.gymnax as gymnax_face
 from shoal.core.keys import make_key
-from shoal.interop.gymnax import Params, RolloutWrapper, make
+from shoal.interop.gymnax import EnvParams, legacy, make, register, registered_envs
+from shoal.interop.gymnax.experimental import RolloutWrapper
+from shoal.interop.gymnax.visualize import Visualizer
+from shoal.interop.gymnax.wrappers import (
+    FlattenObservationWrapper,
+    GymnaxToGymWrapper,
+    LegacyStepAPIWrapper,
+    LogWrapper,
+    StickyActionWrapper,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -115,7 +125,7 @@ def test_wrong_arguments_are_explained():
         make("CartPole-v2")
     with pytest.raises(ValueError, match="leave out env_name"):
         RolloutWrapper(env=env, env_name="CartPole-v1")
-    assert isinstance(params, Params) and params.gravity == pytest.approx(9.8)
+    assert isinstance(params, EnvParams) and params.gravity == pytest.approx(9.8)
 
 
 def test_the_wrappers_and_spaces_of_the_real_gymnax_accept_it():
@@ -144,3 +154,122 @@ def test_the_wrappers_and_spaces_of_the_real_gymnax_accept_it():
     ):
         assert one.shape == other.shape and one.dtype == other.dtype
     assert "gymnax" in sys.modules
+
+
+def played(env, params, steps, action=1):
+    """The values of each step from the same keys, as NumPy arrays; the last has the state of the whole episode."""
+    obs, state = env.reset(jax.random.key(0), params)
+    rows = []
+    for t in range(steps):
+        obs, state, *rest = env.step(jax.random.key(t), state, action, params)
+        rows.append((obs, *rest))
+    return rows, state
+
+
+@pytest.mark.parametrize("face", [gymnax_face, legacy], ids=["1.x", "0.0.x"])
+def test_a_program_of_each_generation_logs_and_scans(face):
+    env, params = face.make("CartPole-v1")
+    env = LogWrapper(FlattenObservationWrapper(env))
+
+    def policy_step(loop, _):
+        obs, state, key = loop
+        key, k_step, k_act = jax.random.split(key, 3)
+        action = env.action_space(params).sample(k_act)
+        obs, state, reward, *ends, info = env.step(k_step, state, action, params)
+        return (obs, state, key), (reward, sum(ends) > 0, info)
+
+    obs, state = env.reset(jax.random.key(0), params)
+    (_, state, _), (reward, done, info) = jax.lax.scan(policy_step, (obs, state, jax.random.key(1)), length=200)
+    ends = np.flatnonzero(done)
+    lengths = np.diff(ends, prepend=-1)
+    np.testing.assert_array_equal(info["returned_episode_lengths"][ends], lengths)
+    np.testing.assert_array_equal(info["returned_episode_returns"][ends], lengths)  # every step is worth 1
+    np.testing.assert_array_equal(info["returned_episode"], done)
+    assert not info["returned_episode_valid"][ends[0] - 1] and info["returned_episode_valid"][ends[0] :].all()
+    assert state.episode_lengths == 199 - ends[-1] and env.name == "CartPole-v1" and env.num_actions == 2
+    assert len(env.step(jax.random.key(0), state, 0, params)) == (6 if face is gymnax_face else 5)
+
+
+def test_names_and_classes_are_gymnaxs():
+    assert len(registered_envs) == 26
+    for name in registered_envs:
+        made, params = make(name)
+        assert made.name == name and made.reset(jax.random.key(0), params)[1].time == 0
+    classes = gymnax_face.environments
+    assert {classes.CartPole().name, classes.Pong(max_steps=7).name} == {"CartPole-v1", "Pong-misc"}
+    assert classes.Pong(max_steps=7).default_params.max_steps_in_episode == 7
+    assert set(classes.NAMES.values()) == set(registered_envs)
+    with pytest.raises(AttributeError, match="no environment 'Chess': Acrobot"):
+        _ = classes.Chess
+    gymnax = pytest.importorskip("gymnax", reason="gymnax is not installed")
+    assert gymnax.registered_envs == registered_envs
+    missing = {*gymnax.environments.__all__} - {*classes.NAMES, *classes.__all__}
+    assert not missing
+
+
+def test_a_registered_factory_is_made_with_its_fields():
+    register("Short-v0", lambda **fields: shoal.make("CartPole-v1", max_steps=5, **fields))
+    register("Shorter-v0", lambda: make("CartPole-v1", max_steps=3)[0])
+    try:
+        assert make("Short-v0", gravity=5.0)[1].gravity == 5 and make("Shorter-v0")[1].max_steps_in_episode == 3
+        assert registered_envs[-2:] == ["Short-v0", "Shorter-v0"]
+        for name, factory, error, says in (
+            ("Short-v0", dict, ValueError, "'Short-v0' is taken"),
+            ("CartPole-v1", dict, ValueError, "is taken"),
+            ("", dict, ValueError, "is empty"),
+            ("New-v0", 3, TypeError, "a function or class, not 'New-v0' and 3"),
+        ):
+            with pytest.raises(error, match=says):
+                register(name, factory)
+    finally:
+        for name in ("Short-v0", "Shorter-v0"):
+            registered_envs.remove(name)
+            gymnax_face.face._factories.pop(name)
+
+
+def test_the_other_wrappers_keep_their_promises():
+    env, params = make("CartPole-v1", max_steps_in_episode=2)
+    (_, (_, _, done, info)), _ = played(LegacyStepAPIWrapper(env), params, 2)
+    assert done and info["truncated"] and not info["terminated"]
+    plain, _ = played(env, params, 2)
+    for sticky, same in ((StickyActionWrapper(env, 0.0), True), (StickyActionWrapper(env, 1.0), False)):
+        rows, state = played(sticky, params, 2)
+        assert state.last_action == (1 if same else 0)  # an episode begins with action 0
+        assert rows[0][3].shape == () and len(rows[0]) == len(plain[0])
+    with pytest.raises(ValueError, match="no probability"):
+        StickyActionWrapper(env, 1.5)
+    with pytest.raises(ValueError, match="discrete actions, which Pendulum-v1"):
+        StickyActionWrapper(make("Pendulum-v1")[0], 0.1)
+    images = FlattenObservationWrapper(make("Breakout-MinAtar")[0])
+    assert images.observation_space().shape == (400,) == images.reset(jax.random.key(0))[0].shape
+    gym = GymnaxToGymWrapper(env, params.replace(gravity=1.0), seed=3)
+    assert gym.action_space.n == 2 and len(gym.step(1)) == 5
+
+
+def test_gradients_pass_through_steps():
+    env, params = make("Pendulum-v1")
+    env = env.with_transition_gradients()
+    _, state = env.reset(jax.random.key(0), params)
+
+    def velocity(torque):
+        return env.step(jax.random.key(1), state, jnp.reshape(torque, 1), params)[1].theta_dot
+
+    assert jax.grad(velocity)(0.5) == pytest.approx(3 * 0.05, rel=1e-5)  # 3 dt / (m l^2)
+    with pytest.raises(ValueError, match="CartPole-v1 has no gradients of its steps"):
+        make("CartPole-v1")[0].with_transition_gradients()
+
+
+def test_an_episode_becomes_an_animation(tmp_path):
+    from PIL import Image
+
+    env, params = make("CartPole-v1")
+    logged, states = LogWrapper(env), []
+    _, state = logged.reset(jax.random.key(0), params)
+    for t in range(5):
+        states.append(state)
+        _, state, *_ = logged.step(jax.random.key(t), state, 1, params)
+    with Image.open(Visualizer(logged, params, states, np.arange(5)).animate(tmp_path / "a.gif")) as picture:
+        assert picture.n_frames == 5 and picture.size == (600, 400)
+    for wrong in ({"save_fname": "a.mp4"}, {"save_fname": None}, {"view": True}):
+        with pytest.raises(ValueError, match="writes a GIF"):
+            Visualizer(env, params, states).animate(**wrong)

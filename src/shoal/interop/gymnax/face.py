@@ -1,28 +1,34 @@
-"""Shoal's environments with gymnax's calls: `env, params = shoal.interop.gymnax.make("CartPole-v1")`.
-
-The calls are those of gymnax 1.x: `step` resets by itself, returns six values, and has the observation before the reset
-in `info["final_observation"]`. `make(..., legacy=True)` returns five values, as gymnax 0.0.9 did, for programs such as
-PureJaxRL. gymnax need not be installed.
-"""
+"""An environment of shoal with gymnax's calls, its params, and `make`, which returns both."""
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from shoal.core.env import Env, State
 from shoal.core.errors import unknown_fields
 from shoal.core.keys import Key, typed_key
 from shoal.core.kinds import checked_kinds
+from shoal.core.registry import ENVS
 from shoal.core.registry import make as make_env
 from shoal.core.spaces import Box, Discrete, MultiDiscrete, Space
 from shoal.core.struct import number_fields, to_arrays
 
 LIMIT = "max_steps_in_episode"  # gymnax's name of `max_steps`
+registered_envs = [  # gymnax's names, and those of `register`; `make` takes all of `shoal.list_envs()` too
+    *("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
+    *(f"{name}-MinAtar" for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")),
+    *(f"{name}-bsuite" for name in ("Catch", "DeepSea", "MemoryChain", "UmbrellaChain", "DiscountingChain")),
+    *(f"{name}-bsuite" for name in ("MNISTBandit", "SimpleBandit")),
+    *(f"{name}-misc" for name in ("FourRooms", "MetaMaze", "PointRobot", "BernoulliBandit", "GaussianBandit")),
+    *(f"{name}-misc" for name in ("Reacher", "Swimmer", "Pong", "FrozenLake")),
+]
+_factories: dict[str, Callable[..., Any]] = {}  # of `register`
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=("env",), meta_fields=())
@@ -95,11 +101,26 @@ class GymnaxEnv:
 
     def observation_space(self, params: Params | None = None) -> Any:
         """The space of observations: gymnax's class if gymnax is imported, otherwise shoal's."""
-        return _space(self._env(params).observation_space)
+        return shown_space(self._env(params).observation_space)
 
     def action_space(self, params: Params | None = None) -> Any:
         """The space of actions: gymnax's class if gymnax is imported, otherwise shoal's."""
-        return _space(self._env(params).action_space)
+        return shown_space(self._env(params).action_space)
+
+    def render(self, state: State, params: Params | None = None) -> Any:
+        """The picture of a state, uint8 [H, W, 3], where gymnax returns a figure of Matplotlib."""
+        return self._env(params).render(jax.tree.map(np.asarray, state))
+
+    @property
+    def supports_transition_gradients(self) -> bool:
+        """Whether gymnax's opt-in for gradients through steps is accepted: actions are continuous."""
+        return isinstance(self.default_params.env.action_space, Box)
+
+    def with_transition_gradients(self) -> "GymnaxEnv":
+        """This environment: gradients pass through every step. Raises ValueError for discrete actions, as gymnax."""
+        if not self.supports_transition_gradients:
+            raise ValueError(f"{self.name} has no gradients of its steps: its actions are discrete.")
+        return self
 
     @property
     def num_actions(self) -> int:
@@ -136,6 +157,11 @@ def make(env: str | Env, *, legacy: bool = False, **fields: Any) -> tuple[Gymnax
     `fields` are fields of a named environment; `max_steps_in_episode` may be one. `legacy` chooses the calls of gymnax
     0.0.9. Raises ValueError, with the nearest names, for an unknown name, and TypeError for unknown fields.
     """
+    if isinstance(env, str) and env in _factories:
+        made = _factories[env](**fields)
+        if isinstance(made, GymnaxEnv):
+            return made, made.default_params
+        env, fields = made, {}
     if LIMIT in fields:
         fields["max_steps"] = fields.pop(LIMIT)
     name = env if isinstance(env, str) else ""
@@ -144,88 +170,20 @@ def make(env: str | Env, *, legacy: bool = False, **fields: Any) -> tuple[Gymnax
     return face, face.default_params
 
 
-class legacy:  # noqa: N801  # used as a module: from shoal.interop.gymnax import legacy as gymnax
-    """`make` with the calls of gymnax 0.0.9, in the place of `import gymnax` in programs such as PureJaxRL's."""
+def register(env_id: str, factory: Any) -> None:
+    """Let `make` find an environment by a name: `factory(**fields)` returns an environment of shoal, or one of `make`.
 
-    make = staticmethod(partial(make, legacy=True))
-
-
-class RolloutWrapper:
-    """Rollouts of a policy in fixed numbers of steps, with the arguments and results of gymnax's RolloutWrapper."""
-
-    def __init__(
-        self,
-        model_forward: Callable[[Any, Any, Any], Any] | None = None,
-        env_name: str | None = None,
-        num_env_steps: int | None = None,
-        env_kwargs: Mapping[str, Any] | None = None,
-        env_params: Params | Mapping[str, Any] | None = None,
-        env: GymnaxEnv | None = None,
-    ) -> None:
-        """`model_forward(policy_params, obs, key)` returns an action; without it actions are random.
-
-        `env_name` (default Pendulum-v1, with `env_kwargs`) or `env` is the environment. `env_params` are params, or
-        changes of the default ones. `num_env_steps` is T, by default the time limit. Raises ValueError if both
-        environments are given, or no T for an environment without a limit.
-        """
-        if env is not None and (env_name is not None or env_kwargs is not None):
-            raise ValueError("env is given, so leave out env_name and env_kwargs, which make another one.")
-        self.env = make(env_name or "Pendulum-v1", **(env_kwargs or {}))[0] if env is None else env
-        default = self.env.default_params
-        self.env_params = default.replace(**env_params) if isinstance(env_params, Mapping) else env_params or default
-        self.model_forward = model_forward
-        _, longest = self.env_params.env.limit_range or (None, None)
-        steps = longest if num_env_steps is None else num_env_steps
-        if steps is None:
-            raise ValueError(f"{self.env.name} has no time limit: give num_env_steps.")
-        self.num_env_steps = int(steps)
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of an observation."""
-        return self.env.default_params.env.observation_space.shape  # type: ignore[union-attr]  # of arrays only
-
-    def population_rollout(self, key_eval: Any, policy_params: Any) -> tuple[Any, ...]:
-        """`batch_rollout` of N policies: results have leading axes [N, B]; `policy_params` have leaves [N, ...]."""
-        return jax.jit(jax.vmap(self._batch, in_axes=(None, 0)))(key_eval, policy_params)
-
-    def batch_rollout(self, key_eval: Any, policy_params: Any) -> tuple[Any, ...]:
-        """`single_rollout` for B keys: results have a leading axis [B]."""
-        return jax.jit(self._batch)(key_eval, policy_params)
-
-    def single_rollout(self, key_input: Any, policy_params: Any) -> tuple[Any, ...]:
-        """T steps: (obs, action, reward, next_obs, done) [T], and the return of the first episode, [1].
-
-        After an end the next episode begins; `next_obs` is then its first observation, as in gymnax. `key_input` is
-        consumed.
-        """
-        return jax.jit(self._single)(key_input, policy_params)
-
-    def _batch(self, keys: Any, policy_params: Any) -> tuple[Any, ...]:
-        return jax.vmap(self._single, in_axes=(0, None))(keys, policy_params)
-
-    def _single(self, key: Any, policy_params: Any) -> tuple[Any, ...]:
-        k_reset, k_episode = jax.random.split(typed_key(key))
-        obs, state = GymnaxEnv.reset(self.env, k_reset, self.env_params)
-        start = (obs, state, jnp.zeros(1), jnp.ones(1))
-
-        def step(loop: Any, key: Key) -> tuple[Any, Any]:
-            obs, state, total, is_first = loop
-            k_act, k_step = jax.random.split(key)
-            if self.model_forward is None:
-                action = self.env_params.env.action_space.sample(k_act)
-            else:
-                action = self.model_forward(policy_params, obs, k_act)
-            new = GymnaxEnv.step(self.env, k_step, state, action, self.env_params)
-            next_obs, state, reward, done = *new[:3], new[3] | new[4]
-            loop = (next_obs, state, total + reward * is_first, is_first * (1 - done))
-            return loop, (obs, action, reward, next_obs, done)
-
-        loop, rows = jax.lax.scan(step, start, jax.random.split(k_episode, self.num_env_steps))
-        return *rows, loop[2]
+    Raises TypeError for a factory that cannot be called, and ValueError for a name that is taken.
+    """
+    if not isinstance(env_id, str) or not callable(factory):
+        raise TypeError(f"register needs a name and a function or class, not {env_id!r:.60} and {factory!r:.60}.")
+    if not env_id or env_id in _factories or env_id in ENVS:
+        raise ValueError(f"the name {env_id!r} is {'taken' if env_id else 'empty'}: register under another one.")
+    _factories[env_id] = factory
+    registered_envs.append(env_id)
 
 
-def _space(space: Space) -> Any:
+def shown_space(space: Space) -> Any:
     """The space of gymnax's class if gymnax is imported: programs ask `isinstance(space, gymnax...Discrete)`."""
     module = sys.modules.get("gymnax.environments.spaces")
     if module is not None and isinstance(space, Discrete):
