@@ -75,9 +75,10 @@ def test_a_run_writes_its_files_and_prints_a_table(run, capsys):
 
 
 def test_a_dry_run_prints_sizes_without_compiling(capsys):
+    words = "train ppo CartPole-v1 --steps 100_000 --seeds 8 --learning-rate 1e-4,3e-4 --dry-run --preset none"
+    say(capsys, *words.split())  # the first time, small programs make keys and copy values
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(lambda name, *_, **__: compiled.append(name))
-    words = "train ppo CartPole-v1 --steps 100_000 --seeds 8 --learning-rate 1e-4,3e-4 --dry-run --preset none"
     status, out, _ = say(capsys, *words.split())
     jax.monitoring.clear_event_listeners()
     assert status == 0 and not [name for name in compiled if "backend_compile" in name]
@@ -86,6 +87,19 @@ def test_a_dry_run_prints_sizes_without_compiling(capsys):
     assert "196 x 512 steps = 100,352 steps per member" in out  # 100,000 / (4 x 128), rounded up
     assert "weights     9,155 numbers" in out  # 2 x (4 x 64 + 64 + 64 x 64 + 64) + (64 x 2 + 2) + (64 + 1)
     assert not Path("runs").exists()
+
+
+def test_the_description_lists_the_layers_of_one_network(capsys):
+    words = ["ppo", "CartPole-v1", "--hidden", "8", "--preset", "none"]
+    _, out, _ = say(capsys, "describe", *words)
+    layers = [line.split() for line in out.partition("layer ")[2].splitlines()[2:]]
+    numbers = {name: int(count) for name, *_, count in layers}
+    assert numbers == {"actor/Dense_0": 40, "critic/Dense_0": 40, "policy": 18, "value": 9}
+    assert layers[0][1:-1] == ["bias", "8,", "kernel", "4", "x", "8"] and "weights     107 numbers" in out
+    assert out == say(capsys, "train", *words, "--dry-run")[1]
+    assert "layer " not in say(capsys, "describe", *words, "--num-envs", "2,4")[1]  # two runs
+    _, out, _ = say(capsys, "describe", "q-learning", "FrozenLake-v1", "--preset", "none")
+    assert ["policy", "q", "16", "x", "4,", "epsilon", "1", "65"] in [line.split() for line in out.splitlines()]
 
 
 def test_a_dry_run_estimates_time_from_finished_runs_and_skips_other_folders(run, capsys):

@@ -10,7 +10,7 @@ from shoal.cli.index import index
 from shoal.cli.parser import Line, Parser
 from shoal.cli.wraps import wrapper_names
 
-TAKES_AGENT = ("train", "bsuite", "agents")  # commands whose first argument is an agent
+TAKES_AGENT = ("train", "describe", "bsuite", "agents")  # commands whose first argument is an agent
 TAKES_ENV = ("render", "play", "envs", "bench")  # commands whose arguments are environments or run folders
 
 # Bash splits a word at `=` and `:` (COMP_WORDBREAKS), so in a name with a colon only the part after it is completed.

@@ -40,6 +40,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
+    "describe": Command("shoal.cli.train", "describe", "sizes, memory and network of what train would do"),
     "evolve": Command("shoal.cli.evolve", "evolve", "evolve hyperparameters and learned losses over training runs"),
     "trials": Command("shoal.cli.trials", "trials", "list the trials of a study, the best first"),
     "tune": Command("shoal.cli.tune", "tune", "search for hyperparameters with Optuna, many trials in one program"),

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -22,10 +23,19 @@ FIELDS = "`shoal train AGENT ENV --help` also lists every hyperparameter and eve
 
 def train_parser() -> Parser:
     """The options of the command; the fields of agent and environment are flags too."""
+    return _parser("train", train)
+
+
+def describe_parser() -> Parser:
+    """The options of `shoal describe`: those of `shoal train`."""
+    return _parser("describe", describe)
+
+
+def _parser(command: str, about: Callable) -> Parser:
     names = fill(", ".join(wrapper_names()), 100, initial_indent="  ", subsequent_indent="  ")
     more = f"{FIELDS}\n\nWrappers:\n{names}"
     usage = "AGENT ENV [options] [hyperparameters]"
-    parser = Parser("train", train, usage, named=_named, opens_run=True, more=more)
+    parser = Parser(command, about, usage, named=_named, opens_run=True, more=more)
     add_agent(parser)
     add_env(parser)
     what = parser.add_argument_group("what to run")
@@ -96,6 +106,17 @@ def train(line: Line) -> None:
     if options.env and options.suite:
         raise ValueError(f"give an environment ({options.env}) or --suite {options.suite}, not both.")
     _train(line)
+
+
+def describe(line: Line) -> None:
+    """Describe what `shoal train` would do with the same line: sizes, memory, schedule, and the layers of the network.
+    It compiles and writes nothing.
+
+      shoal describe ppo CartPole-v1
+      shoal describe sac Pendulum-v1 --hidden 64,64 --seeds 128
+    """
+    line.options.dry_run = True
+    train(line)
 
 
 def _named(options: argparse.Namespace) -> Named:
@@ -207,7 +228,8 @@ def _repeat(line: Line) -> None:
 
 
 def _run(options: argparse.Namespace, batch: Any) -> None:
-    from shoal.studies.description import describe
+    from shoal.cli.table import table
+    from shoal.studies.description import describe, layer_rows
     from shoal.training.folder import RunFolder, named
     from shoal.training.processes import group
 
@@ -215,11 +237,10 @@ def _run(options: argparse.Namespace, batch: Any) -> None:
     if options.name and not group().number:
         batch.folders(RunFolder(named(root, options.name)))  # raises if a folder exists already, also in a dry run
     if options.dry_run:
-        print(
-            "\n".join(
-                [*(f"note: {note}" for task in batch.tasks for note in task.job.notes), describe(batch.plans, root)]
-            )
-        )
+        notes = [f"note: {note}" for task in batch.tasks for note in task.job.notes]
+        print("\n".join([*notes, describe(batch.plans, root)]))
+        if len(batch.plans) == 1:
+            print(f"\n{table(('layer', 'arrays', 'numbers'), layer_rows(batch.plans[0]))}")
         return
     results = []
     for result in batch.train(**given(options, "name", "root"), **_how(options)):

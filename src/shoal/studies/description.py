@@ -12,6 +12,7 @@ from shoal.specs.changes import with_whole_numbers
 from shoal.specs.describe import Described
 from shoal.specs.settings import join
 from shoal.tracking.text import duration
+from shoal.training.layers import layers
 from shoal.training.plan import Plan
 from shoal.training.reading import read_json
 from shoal.training.shapes import FILES
@@ -34,7 +35,7 @@ def _one(plan: Plan, root: Path) -> str:
         ("environment", f"{spec.env_name}  {_words(with_whole_numbers(spec.env_fields))}"),
         ("observation", f"{env.observation_space}"),
         ("action", f"{env.action_space}"),
-        ("weights", f"{_weights(plan):,} numbers per member"),
+        ("weights", f"{sum(leaf.size for leaf in jax.tree.leaves(_policy(plan))):,} numbers per member"),
         ("members", f"{plan.members} = {len(plan.settings)} setting(s) x {spec.seeds} seed(s){waves}"),
         (
             "updates",
@@ -60,6 +61,15 @@ def _one(plan: Plan, root: Path) -> str:
     return "\n".join(f"  {name:12}{text.strip()}" for name, text in rows)
 
 
+def layer_rows(plan: Plan) -> list[tuple[str, str, int]]:
+    """(Layer, its arrays with their shapes, how many numbers they hold) for each layer of a member's policy."""
+    rows = []
+    for layer in layers(_policy(plan)):
+        shapes = [f"{name} {' x '.join(map(str, shape)) or 1}".strip() for name, shape in layer.shapes.items()]
+        rows.append((layer.name or "policy", ", ".join(shapes), layer.numbers))
+    return rows
+
+
 def _in_short(values: Sequence[Any]) -> str:
     more = f", ... ({len(values)} values)" if len(values) > SHOWN else ""
     return ", ".join(map(str, values[:SHOWN])) + more
@@ -70,9 +80,8 @@ def _evaluations(plan: Plan) -> str:
     return f"{made} (not {wanted})" if wanted > made else str(made)
 
 
-def _weights(plan: Plan) -> int:
-    policy = jax.eval_shape(lambda a, e: a.policy_state(a.init(make_key(0), e)), plan.agent, plan.env)
-    return sum(leaf.size for leaf in jax.tree.leaves(policy))
+def _policy(plan: Plan) -> Any:
+    return jax.eval_shape(lambda a, e: a.policy_state(a.init(make_key(0), e)), plan.agent, plan.env)
 
 
 def _time(plan: Plan, root: Path) -> str:
