@@ -51,25 +51,36 @@ def selectors(line: Line) -> None:
 
 
 def zoo_parser() -> Parser:
-    """The options of `shoal zoo`: none."""
-    return Parser("zoo", zoo)
+    """The options of `shoal zoo`."""
+    parser = Parser("zoo", zoo)
+    parser.add_argument("--index", metavar="FOLDER", help="make a hub of the exported policies below a folder")
+    return parser
 
 
 def zoo(line: Line) -> None:
-    """List the trained policies that come with shoal. Their names can be given wherever a run folder can: `shoal play
-    zoo:ppo/CartPole-v1`, `shoal eval`, `shoal render`, `shoal.load`.
+    """List the trained policies that come with shoal, and those of your hub. Their names can be given wherever a run
+    folder can: `shoal play zoo:ppo/CartPole-v1`, `shoal eval`, `shoal render`, `shoal.load`.
+
+      shoal zoo --index policies              write policies/index.json, which makes the folder a hub
+      SHOAL_HUB=policies shoal eval hub:walker       or SHOAL_HUB=https://..., the address of such a folder
     """
     from shoal.cli.table import table
-    from shoal.specs.spec import ZOO_PREFIX
+    from shoal.specs.spec import HUB_PREFIX, ZOO_PREFIX
     from shoal.training.folder import RunFolder
     from shoal.training.folder import zoo as names
+    from shoal.training.hub import hub_policies, write_index
 
+    if line.options.index:
+        print(write_index(line.options.index))
+        return
     rows = []
     for name in names():
         summary = RunFolder(f"{ZOO_PREFIX}{name}").read_json("summary.json")
         checked = summary["checked"]
         rows.append([f"{ZOO_PREFIX}{name}", summary["steps_per_member"], checked["mean"], checked["episodes"]])
     print(table(("policy", "trained for", "mean return", "of episodes"), rows))
+    if found := hub_policies():
+        print("\n" + "\n".join(f"{HUB_PREFIX}{name}" for name in found))
 
 
 def _parser(command: str, about: Callable, what: str) -> Parser:

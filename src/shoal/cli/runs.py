@@ -238,13 +238,13 @@ def export(line: Line) -> None:
       shoal eval my-policy
       shoal export runs/ppo-CartPole-v1 --format numpy --out on-the-robot
     """
-    from shoal.specs.spec import ZOO_PREFIX
+    from shoal.specs.spec import NAMED, ZOO_PREFIX
     from shoal.training.export import export as write
 
     arguments = line.options
     source = str(Path(arguments.run))
-    if source.startswith(ZOO_PREFIX):  # write to the current folder, not into the package
-        source = source.removeprefix(ZOO_PREFIX).replace("/", "-")
+    if source.startswith(NAMED):  # write to the current folder, not into the package
+        source = source[len(ZOO_PREFIX) :].replace("/", "-")
     out = arguments.out or f"{source}-{'policy' if arguments.format == 'shoal' else arguments.format}"
     how = given(arguments, "which", "half", "format", "trust_source")
     path = write(arguments.run, out, read_member(arguments.member), **how)
@@ -297,9 +297,9 @@ def record(line: Line) -> None:
 
 def is_run(what: str | None) -> bool:
     """Whether a word names a run folder, an exported policy or a policy of the zoo, and not an environment."""
-    from shoal.specs.spec import ZOO_PREFIX
+    from shoal.specs.spec import NAMED
 
-    return bool(what) and (what.startswith(ZOO_PREFIX) or (Path(what) / "spec.json").is_file())
+    return bool(what) and (what.startswith(NAMED) or (Path(what) / "spec.json").is_file())
 
 
 def env_unless_run(options: argparse.Namespace) -> Named:

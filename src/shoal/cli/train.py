@@ -31,11 +31,11 @@ def describe_parser() -> Parser:
     return _parser("describe", describe)
 
 
-def _parser(command: str, about: Callable) -> Parser:
+def _parser(command: str, run: Callable) -> Parser:
     names = fill(", ".join(wrapper_names()), 100, initial_indent="  ", subsequent_indent="  ")
     more = f"{FIELDS}\n\nWrappers:\n{names}"
     usage = "AGENT ENV [options] [hyperparameters]"
-    parser = Parser(command, about, usage, named=_named, opens_run=True, more=more)
+    parser = Parser(command, run, usage, named=_named, opens_run=True, more=more)
     add_agent(parser)
     add_env(parser)
     what = parser.add_argument_group("what to run")

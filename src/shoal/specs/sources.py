@@ -18,7 +18,7 @@ from shoal.specs.consent import HOW, UNNAMED, has_consent, import_source, is_ins
 from shoal.specs.describe import Described, inside
 from shoal.specs.disk import replace
 from shoal.specs.settings import is_of_env
-from shoal.specs.spec import ZOO_PREFIX, RunSpec
+from shoal.specs.spec import NAMED, RunSpec
 
 
 def with_sources(spec: RunSpec) -> RunSpec:
@@ -70,7 +70,7 @@ def without_folders(spec: RunSpec) -> RunSpec:
 
     def named(origin: Mapping[str, Any]) -> Mapping[str, Any]:
         run = str(origin.get("run", ""))
-        return {**origin, "run": run if run.startswith(ZOO_PREFIX) else Path(run).name} if origin else origin
+        return {**origin, "run": run if run.startswith(NAMED) else Path(run).name} if origin else origin
 
     return dataclasses.replace(_moved(spec, _copies(spec)), init=named(spec.init), branch=named(spec.branch))
 

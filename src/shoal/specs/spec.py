@@ -30,7 +30,8 @@ from shoal.specs.describe import (
 from shoal.specs.options import MAY_CHANGE, OPTIONS, RunOptions
 from shoal.specs.settings import AgentEnv, apply, hyperparameters, join, replaced, split, traced_parts
 
-ZOO_PREFIX = "zoo:"  # of the name of a run that is part of the package
+ZOO_PREFIX, HUB_PREFIX = "zoo:", "hub:"  # of the name of a policy that is part of the package, or of the user's hub
+NAMED = (ZOO_PREFIX, HUB_PREFIX)  # of names that are no paths
 LONGEST_TEXT = 80  # characters of a value in a message about differences
 MOST_SETTINGS = 20_000  # of a run; planning so many takes about a minute
 EMPTY = ("selector", "points", "init", "branch", "sources")  # which the file omits where they are empty

@@ -18,7 +18,7 @@ from shoal.specs.disk import replace
 from shoal.specs.roster import NOBODY
 from shoal.specs.settings import setting_in_words, split
 from shoal.specs.sources import files_of
-from shoal.specs.spec import ZOO_PREFIX, RunSpec, opaque_fields, short
+from shoal.specs.spec import NAMED, RunSpec, opaque_fields, short
 from shoal.specs.toml import lines_of, text_of
 from shoal.training.folder import RunFolder
 from shoal.training.lives import best_members
@@ -50,7 +50,7 @@ def export_config(run: Path | str, out: Path | str | None = None, member: Suppor
         )
     values, what, score = _best(result) if member == "best" else _of_member(result, member)
     found = result.folder.resolve() if member == "best" and _found(result) else None
-    where = run if str(run).startswith(ZOO_PREFIX) else result.folder.resolve()
+    where = run if str(run).startswith(NAMED) else result.folder.resolve()
     origin = [f"{what[:1].upper()}{what[1:]} of {where}.", score]
     if spec.first_steps:
         origin += [f"The run was extended to {spec.steps:,} steps; its schedules end at the steps below."]

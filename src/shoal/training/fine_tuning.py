@@ -9,7 +9,7 @@ import numpy as np
 
 from shoal.core.agent import Agent
 from shoal.core.keys import make_key
-from shoal.specs.spec import ZOO_PREFIX
+from shoal.specs.spec import NAMED
 from shoal.training import checkpoint
 from shoal.training.folder import RunFolder
 from shoal.training.plan import Plan
@@ -35,7 +35,7 @@ def described_init(init: Path | str | Mapping[str, Any]) -> dict[str, Any]:
     result = Result(options["run"])
     run = str(options["run"])
     return {
-        "run": run if run.startswith(ZOO_PREFIX) else str(Path(run).resolve()),
+        "run": run if run.startswith(NAMED) else str(Path(run).resolve()),
         "member": "all" if member == "all" else result.number_of(member, which),
         "which": which,
         "spec": RunFolder(run).spec_hash,

@@ -31,10 +31,11 @@ from shoal.core.kinds import check_path
 from shoal.core.registry import ENVS
 from shoal.core.secrets import redacted
 from shoal.specs.disk import replace
-from shoal.specs.spec import ZOO_PREFIX, RunSpec, original_spec
+from shoal.specs.spec import HUB_PREFIX, NAMED, ZOO_PREFIX, RunSpec, original_spec
 from shoal.training import curve_files, reading
 from shoal.training.claim import LOCK
 from shoal.training.host import usable_cores
+from shoal.training.hub import fetch
 from shoal.training.shapes import FILES, misfit_of_curves
 
 PACKAGES = ("shoal", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -253,18 +254,20 @@ def named(root: Path, name: str, what: str = "name") -> Path:
 
 
 def locate(path: Path | str) -> Path:
-    """Return the path; for `zoo:AGENT/ENV`, that of the policy in the package. Raises ValueError for an unknown one.
+    """Return the path; for `zoo:AGENT/ENV`, that of the policy in the package, for `hub:NAME` as `hub.fetch`.
 
-    Raises TypeError for what is no path.
+    Raises ValueError for an unknown policy, and TypeError for what is no path.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(
             f"{path!r:.40} is no path: give the folder of a run, as in 'runs/ppo-CartPole-v1', or zoo:AGENT/ENV."
         )
     check_path(path)
-    if not str(path).startswith(ZOO_PREFIX):
+    if not str(path).startswith(NAMED):
         return Path(path)
     name = str(path).removeprefix(ZOO_PREFIX)
+    if name.startswith(HUB_PREFIX):
+        return fetch(name.removeprefix(HUB_PREFIX))
     if name not in zoo():
         raise ValueError(
             f"the zoo has no {name!r}.{did_you_mean(name, zoo())} `shoal zoo` lists every policy that it has."

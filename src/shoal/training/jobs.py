@@ -18,7 +18,7 @@ from shoal.specs.selector import UserChoices
 from shoal.specs.settings import AgentEnv, apply, join, split
 from shoal.specs.sources import with_sources, with_trusted_files
 from shoal.specs.spec import (
-    ZOO_PREFIX,
+    NAMED,
     RunSpec,
     built,
     changes_of,
@@ -191,12 +191,12 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
     Raises FileNotFoundError if there is no spec, ValueError if it has parts that can be given in Python only.
     """
     path = Path(path)
-    folder = RunFolder(path if path.is_dir() or str(path).startswith(ZOO_PREFIX) else path.parent)
+    folder = RunFolder(path if path.is_dir() or str(path).startswith(NAMED) else path.parent)
 
     def read() -> Any:
-        if not (path.exists() or str(path).startswith(ZOO_PREFIX)):
+        if not (path.exists() or str(path).startswith(NAMED)):
             raise FileNotFoundError(f"{path} does not exist: give a run folder, or a spec.json of one.")
-        return folder.read_json("spec.json" if folder.path == path or str(path).startswith(ZOO_PREFIX) else path.name)
+        return folder.read_json("spec.json" if folder.path == path or str(path).startswith(NAMED) else path.name)
 
     spec = RunSpec.from_json(group().shared("the spec to repeat", read))
     check_opaque_parts(spec, str(path))

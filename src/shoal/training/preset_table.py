@@ -30,7 +30,7 @@ from shoal.specs import options
 from shoal.specs.describe import KINDS, Described, build, from_json, inside
 from shoal.specs.settings import replaced
 from shoal.specs.sources import check_sources
-from shoal.specs.spec import ZOO_PREFIX
+from shoal.specs.spec import NAMED
 
 WORDS: dict[Any, str] = {
     int: "a whole number",
@@ -193,7 +193,7 @@ class Table:
 
     def _run(self, run: str) -> str:
         """Return a run, named relative to the file, or a policy of the zoo."""
-        return run if run.startswith(ZOO_PREFIX) else str(self.folder / run)
+        return run if run.startswith(NAMED) else str(self.folder / run)
 
 
 def _of_type(value: Any, field: dataclasses.Field, where: str) -> Any:
