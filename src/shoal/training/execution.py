@@ -105,7 +105,8 @@ class Execution:
         policies = self.there.policies_of(members)
         saved = checkpoint.restore(path, checkpoint.POLICIES, policies, self.folder.spec_hash)
         is_best = _evaluations(self.curves, about["records"], state.roster.occupant) == state.best_return
-        self.best_at = np.where(is_best.any(axis=0), is_best.argmax(axis=0) if len(is_best) else -1, -1)
+        is_kept = is_best.any(axis=0) & self.there.has_best_policy
+        self.best_at = np.where(is_kept, is_best.argmax(axis=0) if len(is_best) else -1, -1)
         wrong = ""
         if _differing(saved, policies):
             wrong = "its policies are not those of its learners"
@@ -117,9 +118,13 @@ class Execution:
 
     def _of_end(self) -> Iterator[Check]:
         """Compare the best policies, the summary and the length of the run with its newest checkpoint."""
-        if self.folder.best.exists() and not self.there.has_best_policy.all():
-            yield Check("checkpoints/best", DIFFERS, "its returns are not the best ones of the newest checkpoint")
-        if not self.folder.has("summary.json"):
+        is_finished, has_best = self.folder.has("summary.json"), self.there.has_best_policy
+        if self.folder.best.exists() and not has_best.all():  # of a run that was killed they may be newer
+            members = ", ".join(map(str, np.flatnonzero(~has_best)))
+            newer = f"those of members {members} are not of the best evaluation before the newest checkpoint"
+            wrong = "its returns are not the best ones of the newest checkpoint"
+            yield Check("checkpoints/best", *((DIFFERS, wrong) if is_finished else (OPEN, newer)))
+        if not is_finished:
             yield Check("summary.json", OPEN, "the run is not finished")
             return
         if not self.there.is_over:
