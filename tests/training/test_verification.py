@@ -353,11 +353,33 @@ def test_code_of_ones_own_is_executed_only_with_trust(tmp_path, monkeypatch):
     assert shoal.verify(folder, trust_source=True).outcome == "verified"
 
 
-def test_an_exported_policy_and_times_that_are_none_are_refused(run):
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"at_most": -1}, ValueError, "at_most=-1 must be a number of minutes, 0 or more"),
+        ({"at_most": float("nan")}, ValueError, "must be a number of minutes"),
+        ({"at_most": np.float32("nan")}, ValueError, "must be a number of minutes"),
+        ({"at_most": float("inf")}, ValueError, "must be a number of minutes"),
+        ({"at_most": 10**400}, ValueError, "at_most=a number of more than 40 digits must be a number of minutes"),
+        ({"at_most": "x"}, TypeError, "at_most='x' is of type str: it must be a number"),
+        ({"at_most": None}, TypeError, "at_most=None is of type NoneType: it must be a number"),
+        ({"seed": -1}, ValueError, "seed=-1 must not be negative"),
+        ({"seed": np.int64(-5)}, ValueError, "seed=-5 must not be negative"),
+        ({"seed": 1.5}, TypeError, "a seed is an integer|Type-check error"),
+        ({"seed": float("nan")}, TypeError, "a seed is an integer|Type-check error"),
+        ({"seed": True}, TypeError, "seed=True is of type bool"),
+        ({"seed": "x"}, TypeError, "seed='x' is of type str"),
+        ({"seed": 10**30}, ValueError, "does not fit in 64 bits"),
+    ],
+)
+def test_wrong_numbers_are_refused_before_a_file_is_read(arguments, error, words, tmp_path):
+    with pytest.raises(error, match=words):
+        shoal.verify(tmp_path / "no run", **arguments)
+    assert not (tmp_path / "no run").exists()
+
+
+def test_what_is_no_run_is_refused(run):
     with pytest.raises(ValueError, match="holds an exported policy"):
         shoal.verify("zoo:ppo/CartPole-v1")
-    for minutes in (-1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="must be a number of minutes"):
-            shoal.verify(run, at_most=minutes)
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         shoal.verify(run / "figures")

@@ -13,7 +13,8 @@ from typing import Any
 import jax
 
 from shoal.core.errors import CheckpointError
-from shoal.core.kinds import checked_kinds
+from shoal.core.keys import check_seed
+from shoal.core.kinds import checked_kinds, shown
 from shoal.specs.sources import foreign_sources
 from shoal.specs.spec import RunSpec, opaque_fields
 from shoal.training import checkpoint, curve_files
@@ -23,6 +24,7 @@ from shoal.training.folder import RunFolder, provenance
 from shoal.training.records import Records
 
 FILE = "verified.json"
+MOST_MINUTES = 10**9
 VERIFIED, AGREES, UNSURE, ALTERED, UNCHECKED = (
     "verified",
     "agrees to tolerance",
@@ -71,14 +73,17 @@ def verify(run: Path | str, at_most: float = 5.0, seed: int = 0, trust_source: b
     with `trust_source` classes of your own are. On another machine or with other versions, results that are not the
     same to the bit are compared to tolerance, and a note says what differs.
 
-    Raises FileNotFoundError if there is no run, FileExistsError while it trains, ValueError for an exported policy.
+    Raises FileNotFoundError if there is no run, FileExistsError while it trains, ValueError for an exported policy, and
+    before a file is read ValueError or TypeError for a time or a seed that is none.
     """
+    if not 0 <= at_most <= MOST_MINUTES:
+        raise ValueError(f"at_most={shown(at_most)} must be a number of minutes, 0 or more.")
+    if check_seed(seed) < 0:
+        raise ValueError(f"seed={seed} must not be negative.")
     folder = RunFolder(run)
     spec = folder.read_spec()
     if folder.policy.is_dir():
         raise ValueError(f"{run} holds an exported policy, not a run whose training could be executed again.")
-    if not 0 <= at_most < float("inf"):
-        raise ValueError(f"at_most={at_most} must be a number of minutes, 0 or more.")
     folder.check_writable()
     with locked(folder.path):
         checks, abouts = _compare_files(folder, spec)
