@@ -38,6 +38,34 @@ def test_samples_near_1_keep_four_digits_of_the_distance_from_1():
     assert all(float(f"{1 - x:.4g}") == pytest.approx(1 - x, rel=1e-9) for x in samples)
 
 
+@pytest.mark.parametrize("numpy", [np, jnp], ids=["numpy", "jax"])
+def test_whole_numbers_are_rounded_and_stay_inside(numpy):
+    span = Range(10, 17, is_whole=True)
+    np.testing.assert_array_equal(span.at(numpy.linspace(0, 1, 5), numpy), [10, 12, 14, 15, 17])  # 11.75, 13.5, 15.25
+    samples = span.sample(np.random.default_rng(0), 500)
+    assert {*samples} == {*range(10, 18)} and {*map(type, samples)} == {int}
+
+
+@pytest.mark.parametrize(
+    ("span", "count", "numbers"),
+    [
+        (Range(5, 15), 3, [5.0, 10.0, 15.0]),
+        (Range(5, 15), 1, [5.0]),
+        (Range(2, 2), 3, [2.0]),
+        (Range(1.23456, 2.34567), 3, [1.23456, 1.79, 2.34567]),  # the ends as they are, 1.790115 with four digits
+        (Range(1e-5, 1e-3, "log"), 5, [1e-5, 3.162e-5, 1e-4, 3.162e-4, 1e-3]),
+        (Range(0.9, 0.999, "near1"), 3, [0.9, 0.99, 0.999]),
+        (Range(10, 17, is_whole=True), 5, [10, 12, 14, 15, 17]),
+        (Range(10, 12, is_whole=True), 5, [10, 11, 12]),  # 10, 10.5, 11, 11.5, 12: halves become even
+        (Range(1, 100, "log", is_whole=True), 3, [1, 10, 100]),
+        (Range(1, 3, values=(3, 1)), 5, [3, 1]),
+    ],
+)
+def test_spaced_numbers_have_equal_distances_on_the_scale(span, count, numbers):
+    found = span.spaced(count)
+    assert found == pytest.approx(numbers, rel=1e-12) and [*map(type, found)] == [*map(type, numbers)]
+
+
 @pytest.mark.parametrize("written", [(1.0, 2.0, "linear"), (0.1, 2.0, "log"), (0.5, 0.9, "near1"), (3, 1, 2, "choice")])
 def test_a_range_is_read_as_it_is_written(written):
     assert Range.of(written).written() == written and Range.of(list(written)) == Range.of(written)

@@ -52,20 +52,33 @@ class Range(NamedTuple):
         return (_on(self.scale, number) - low) / (high - low)
 
     def at(self, position: Any, numpy: Any = np) -> Any:
-        """Return the number at a position, the inverse of `position`. `numpy` may be `jax.numpy`."""
+        """Return the number at a position, the inverse of `position`; a whole one is rounded.
+
+        `numpy` may be `jax.numpy`.
+        """
         low, high = (float(_on(self.scale, end)) for end in self[:2])
         x = low + position * (high - low)
         number = numpy.exp(x) if self.scale == "log" else -numpy.expm1(-x) if self.scale == "near1" else x
-        return numpy.clip(number, self.low, self.high)
+        number = numpy.clip(number, self.low, self.high)
+        return numpy.rint(number) if self.is_whole else number
 
     def sample(self, generator: np.random.Generator, count: int) -> list:
         """Return `count` independent samples, rounded to four digits, which are those of 1 - x near 1."""
         if self.values:
             return [self.values[i] for i in generator.integers(len(self.values), size=count)]
-        numbers = self.at(generator.random(count)).tolist()
-        if self.is_whole:
-            return [round(number) for number in numbers]
-        return [min(max(self._rounded(number), self.low), self.high) for number in numbers]
+        return self._rounded(self.at(generator.random(count)))
+
+    def spaced(self, count: int) -> list:
+        """Return `count` numbers from `low` to `high`, evenly spaced on the scale and rounded as samples are.
+
+        They are fewer where whole numbers are the same. Of a list these are its values.
+        """
+        if self.values:
+            return [*self.values]
+        numbers = self._rounded(self.at(np.linspace(0, 1, count)))
+        if not self.is_whole:
+            numbers[0], numbers[-1] = float(self.low), float(self.low if count == 1 else self.high)
+        return [*dict.fromkeys(numbers)]
 
     def stepped(self, numbers: np.ndarray, factor: float, is_up: np.ndarray) -> np.ndarray:
         """Return numbers one step up or down, inside of the range: the next value of a list, or a factor on the scale.
@@ -88,8 +101,12 @@ class Range(NamedTuple):
             moved = np.where(rounded == numbers, numbers + sign, rounded)
         return np.clip(moved, self.low, self.high)
 
-    def _rounded(self, number: float) -> float:
-        return 1 - float(f"{1 - number:.{DIGITS}g}") if self.scale == "near1" else float(f"{number:.{DIGITS}g}")
+    def _rounded(self, numbers: np.ndarray) -> list:
+        """Return numbers of the range as Python's: whole ones, or those with four digits, of 1 - x near 1."""
+        if self.is_whole:
+            return [int(number) for number in numbers]
+        digits = [float(f"{x:.{DIGITS}g}") for x in (1 - numbers if self.scale == "near1" else numbers).tolist()]
+        return [min(max(1 - x if self.scale == "near1" else x, self.low), self.high) for x in digits]
 
 
 def _on(scale: str, number: Any) -> Any:

@@ -113,8 +113,7 @@ def read_span(pair: AgentEnv, path: str, span: Sequence | None = None) -> Range:
         raise ValueError(f"{path} declares no search range: give one, as in search={{{path!r}: (low, high)}}.")
     if isinstance(span, (list, tuple)) and span and span[-1] == "choice":
         return Range.of((*_choices(path, span[:-1], hyper), "choice"))
-    is_whole = isinstance(hyper.field.default, int) and not isinstance(hyper.field.default, bool)
-    return _checked(path, hyper.search.written() if span is None else span, is_whole)  # type: ignore[union-attr]  # not None
+    return _checked(path, hyper.search.written() if span is None else span, hyper.is_whole)  # type: ignore[union-attr]  # not None
 
 
 def samples_for(path: str, seed: int) -> np.random.Generator:

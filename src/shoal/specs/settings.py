@@ -41,6 +41,11 @@ class Hyperparameter(NamedTuple):
         """The range that a search samples from; None where the field declares none."""
         return info_of(self.field).search
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a whole number."""
+        return isinstance(self.field.default, int) and not isinstance(self.field.default, bool)
+
 
 def setting_in_words(values: Mapping[str, Any]) -> str:
     """Return the values of a setting as a text: `learning_rate=0.001 env.gravity=5.0`."""
@@ -145,8 +150,13 @@ def traced_parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_static(pair: AgentEnv, path: str) -> bool:
-    """Return whether a path names, or leads through, a static field. Raises TypeError for an unknown path."""
+    """Return whether a path names, or leads through, a static field; also for the environment as a whole.
+
+    Raises TypeError for an unknown path.
+    """
     get(pair, path)
+    if path == ENV:
+        return True
     agent, env = split({path: None})
     return is_static_part(pair.env, next(iter(env))) if env else is_static_part(pair.agent, path)
 
