@@ -57,7 +57,7 @@ def first_policies(plan: Plan) -> Any:
     one = _policy_shapes(plan)
     _check_shapes(init["run"], there, checkpoint.leaf_table(one))
     count = next(iter(there.values()))[0][0]
-    if init["member"] == "all" and count != plan.members:
+    if init["member"] == "all" and count != plan.members and not plan.spec.branch:
         raise ValueError(
             f"{init['run']} has {count} members and this run {plan.members}, so not every member has a "
             f'policy to begin with: give one member for all, {{"run": ..., "member": 0}}.'
@@ -67,7 +67,7 @@ def first_policies(plan: Plan) -> Any:
     like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), one)
     weights = restored_policies(plan.agent, path, like, folder.spec_hash, half=is_exported)
     if init["member"] == "all":
-        return weights
+        return jax.tree.map(lambda x: x[plan.twins(count)], weights) if plan.spec.branch else weights
     one_policy = jax.tree.map(lambda x: x[init["member"]], weights)
     return jax.tree.map(lambda x: np.broadcast_to(x, (plan.members, *np.shape(x))), one_policy)
 

@@ -149,8 +149,7 @@ class Run:
             self.folder.write_json("provenance.json", self.provenance())
             keep(self.folder.path, spec)
             self.folder.write_json("spec.json", spec.to_json())  # last, because a folder with this file is a run
-            if self.best_policy is not None:  # of the run that it is a branch of
-                self._save_best()
+            self._save_best()
         self.state = self.state.replace(compile_seconds=self.state.compile_seconds + compile_seconds)
         self.started = started - self._seconds_before
         if not self.is_over:
@@ -372,6 +371,9 @@ class Run:
         self._save_best()
 
     def _save_best(self) -> None:
+        """Save the best policies, if there are any: at its beginning only a branch has some, those of its run."""
+        if self.best_policy is None:
+            return
         about = {
             "returns": json_ready(self.state.best_return),
             "updates": self.state.updates,
@@ -579,11 +581,8 @@ class Run:
             raise ValueError(f"{folder.path}, of which this run is a branch, is another run by now.")
         trunk = Run(make_plan(check_complete(folder)), folder)
         trunk.restore(folder.checkpoint(trunk.plan.boundary(branch["record"] - 1)))
-        seeds, settings = trunk.plan.spec.seeds, len(trunk.plan.settings)
-        first = np.repeat(np.arange(settings) * seeds, branch["twins"])  # of each setting of this run
-        number = np.arange(self.plan.spec.seeds)
-        self.take_over(trunk, (first[:, None] + number % seeds).reshape(-1))
-        self._give_keys(np.tile(number >= seeds, len(first)))
+        self.take_over(trunk, self.plan.twins(trunk.plan.members))
+        self._give_keys(self.plan.roster.seed_index >= trunk.plan.spec.seeds)
         roster = self.state.roster._replace(born=np.full(self.plan.members, self.state.updates))
         self.state = self.state.replace(roster=roster, compile_seconds=0.0, train_seconds=0.0, eval_seconds=0.0)
         self.population.set_roster(roster)
@@ -614,6 +613,7 @@ class Run:
                 break
         else:
             self._begin()
+            self._save_best()
         self._write_lines()
 
     def restore(self, path: Path) -> None:

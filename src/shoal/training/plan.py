@@ -117,6 +117,13 @@ class Plan:
         """The number of environment steps of each member: whole updates."""
         return self.updates_per_member * self.agent.steps_per_update
 
+    def twins(self, members: int) -> np.ndarray:
+        """Return of which member each member [M] of a branch is a twin, of the `members` of the run that it leaves."""
+        settings = len(self.settings) // self.spec.branch["twins"]
+        seeds = members // settings
+        first = np.repeat(np.arange(settings) * seeds, self.spec.branch["twins"])  # of each setting of the branch
+        return (first[:, None] + np.arange(self.spec.seeds) % seeds).reshape(-1)
+
     def boundary(self, record: int) -> int:
         """Return how many updates are done at the end of the record with this index.
 
