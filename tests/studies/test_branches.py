@@ -11,6 +11,8 @@ import shoal
 from commands import refused, say
 from listeners import Interrupt
 from shoal.core.errors import CheckpointError
+from shoal.tracking.events import Opened, Sink
+from shoal.training.branching import branch_job, columns_of, trunk_of
 from shoal.training.checkpoint import saved
 from shoal.training.stopping import Stopped
 from tiny import SILENT
@@ -72,6 +74,7 @@ def test_effects_are_those_of_pairs(found):
     for i, effect in enumerate(effects.values(), 1):
         assert effect.difference == pytest.approx((last[i] - last[0]).mean())
         assert (effect.record, effect.pairs) == (2, 3) and np.isnan(effect.low)
+        assert {type(number) for number in effect[3:7]} == {float}
 
 
 def test_other_keys_make_more_pairs(run, tmp_path):
@@ -100,6 +103,63 @@ def test_a_branch_can_be_stopped_and_branched_again(run, tmp_path):
         shoal.branch(run, 4, **options)
 
 
+def test_a_branch_goes_on_with_the_options_that_it_was_given(run, tmp_path, monkeypatch):
+    heard = []
+
+    class Opening(Sink):
+        def receive(self, event):
+            if isinstance(event, Opened):
+                heard.append(event.notes)
+
+    for module in ("branches", "runs"):
+        monkeypatch.setattr(f"shoal.studies.{module}.keep_programs", lambda: heard.append("the cache"))
+    options = {"vary": {"env.success_rate": [0.5]}, "root": tmp_path, "name": "b", "figures": False, "cache": False}
+    options |= {"memory_limit_gb": 1e-4, "devices": 1}
+    with pytest.raises(Stopped):
+        shoal.branch(run, 2, **options, progress=False, sinks=[Opening(), Interrupt(after=1)])
+    found = shoal.branch(run, 2, **options, progress=False, sinks=[Opening()])
+    assert found.results[0].is_finished and len(heard) == 2
+    assert heard[0] == heard[1] and "1 CPU core, 6 parts one after another" in heard[0], heard
+
+
+def test_a_branch_that_goes_on_is_as_silent_as_before(run, tmp_path, capsys):
+    options = {"vary": {"env.success_rate": [0.5]}, "root": tmp_path, "name": "b", **SILENT}
+    with pytest.raises(Stopped):
+        shoal.branch(run, 2, **options, sinks=[Interrupt(after=1)])
+    assert shoal.branch(run, 2, **options).results[0].is_finished
+    assert "".join(capsys.readouterr()) == ""
+
+
+def test_a_change_has_its_own_name_in_a_run_of_several_settings(tmp_path):
+    folder = shoal.train(**RUN, sweep={"learning_rate": [0.1, 0.9]}, seeds=2, folder=tmp_path / "run").folder
+    vary = {"learning_rate": [0.1, 0.9], "env.success_rate": [0.5]}
+    found = shoal.branch(folder, 5, vary, root=tmp_path, **SILENT)
+    branch = found.results[0]
+    assert found.has_bits_of_run and branch.spec.members == 16
+    columns = {name: members.tolist() for name, members in columns_of(branch).items()}
+    assert columns == {  # of both settings: two twins without a change, then two of each change
+        "unchanged": [0, 1, 8, 9],
+        "learning_rate=0.1": [2, 3, 10, 11],
+        "learning_rate=0.9": [4, 5, 12, 13],
+        "env.success_rate=0.5": [6, 7, 14, 15],
+    }
+    same = shoal.branch(folder, 5, {"env.success_rate": [1 / 3, 0.5]}, root=tmp_path, **SILENT).results[0]
+    assert [*columns_of(same)][1:] == ["unchanged (1)", "env.success_rate=0.5"]  # the value that the run has
+
+
+@pytest.mark.parametrize("keys", [0, 1])
+def test_twins_begin_with_the_policies_of_the_members_that_the_run_began_with(keys, run, tmp_path):
+    init = {"run": run, "member": "all"}
+    folder = shoal.train(**RUN, init=init, seeds=3, folder=tmp_path / "run").folder
+    found = shoal.branch(folder, 0, {"learning_rate": [0.0]}, keys=keys, root=tmp_path, name="b", **SILENT)
+    branch, trunk = found.results[0], shoal.load_result(folder)
+    assert found.has_bits_of_run and branch.spec.members == 6 * (1 + keys)
+    assert same_curves(branch, trunk, [0, 1, 2])
+    there, here = (shoal.load_result(folder).policies.weights.q for folder in (run, branch.folder))
+    still = here[3 * (1 + keys) :]  # with a learning rate of 0 they keep the policies that they began with
+    np.testing.assert_array_equal(still, np.concatenate([there] * (1 + keys)))
+
+
 def test_all_records_show_when_a_change_matters(run, tmp_path):
     options = {"root": tmp_path, "name": "when", "progress": False}
     found = shoal.branch(run, "all", {"learning_rate": [0.0]}, **options)
@@ -118,12 +178,27 @@ def test_all_records_show_when_a_change_matters(run, tmp_path):
         (2, {"learning_rate": [2.0]}, ValueError, "learning_rate"),
         (2, {"learning_rate": []}, ValueError, "has no values"),
         (2, {}, ValueError, "needs a change"),
+        (2, {"learning_rate": [True]}, TypeError, "learning_rate=True is no number: give a number"),
+        (2, {"learning_rate": [0.1, np.True_]}, TypeError, "learning_rate=True is no number: give a number"),
+        (2, {"learning_rate": [1e-3, 0.001]}, ValueError, "learning_rate=0.001 and learning_rate=0.001 are the same"),
+        (2, {"learning_rate": [0, 0.5, 0.0]}, ValueError, "learning_rate=0 and learning_rate=0.0 are the same value"),
+        (2, {"learning_rate": [0.1, 0.1 + 1e-12]}, ValueError, "are the same value to the program, which has 32 bits"),
+        (2, {"env": [0.1]}, ValueError, "env is a static field"),
         ("2", {"learning_rate": [0.1]}, ValueError, "must be the number of a record, or 'all'"),
     ],
 )
 def test_what_cannot_be_branched_is_refused(at, vary, error, words, run, tmp_path):
     with pytest.raises(error, match=words):
         shoal.branch(run, at, vary, root=tmp_path / "runs", **SILENT)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"vary": {"learning_rate": [0.5]}}])
+def test_keys_are_not_negative(arguments, run, tmp_path):
+    with pytest.raises(ValueError, match="keys=-1 must not be negative"):
+        shoal.branch(run, 2, **arguments, keys=-1, root=tmp_path / "runs", **SILENT)
+    with pytest.raises(ValueError, match="keys=-1 must not be negative"):
+        branch_job(trunk_of(run), 2, arguments.get("vary", {}), keys=-1)
     assert not (tmp_path / "runs").exists()
 
 
@@ -151,4 +226,11 @@ def test_the_command_prints_effects(run, tmp_path, capsys):
     assert "x is not a whole number" in refused(capsys, *words[:2], "--at", "x", "--vary", "learning-rate=0.1|0.2")
     assert say(capsys, *words[:5], tmp_path, "--name", "one", *words[-2:], "--vary", "learning-rate=0.5")[0] == 0
     assert "one" in {path.name for path in tmp_path.iterdir()}
+    whole = ("branch", run, "--at", "4", "--root", tmp_path, "--no-figures", "--no-progress", "--values", "3")
+    _, out, _ = say(capsys, *whole, "--name", "whole", "--vary", "env.max-steps=10..17", "--vary", "discount=0.5|0.75")
+    changes = [line.split()[0] for line in out.splitlines() if "training" in line]
+    assert changes == [f"env.max_steps={n}" for n in (10, 14, 17)] + ["discount=0.5", "discount=0.75"]
+    assert "num_steps is a static field" in refused(capsys, *whole, "--vary", "num-steps=10..17")
+    assert "the range is empty: write the lower bound" in refused(capsys, *whole, "--vary", "env.max-steps=17..10")
+    assert "two finite numbers" in refused(capsys, *whole, "--vary", "learning-rate=0..inf")
     assert "has no values" in refused(capsys, *words, "--vary", "learning-rate")

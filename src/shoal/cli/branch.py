@@ -1,9 +1,13 @@
 """`shoal branch`: continue a run from a checkpoint with twins that differ in one value."""
 
 import math
+from argparse import Namespace
 from typing import Any
 
+from shoal.cli.options import add_options, given
 from shoal.cli.parser import Line, Parser, whole_number
+
+COMMON = ("name", "root", "figures", "progress", "devices", "memory_limit_gb", "trust_source")
 
 
 def branch_parser() -> Parser:
@@ -20,10 +24,8 @@ def branch_parser() -> Parser:
     parser.add_argument("--values", type=whole_number, default=5, metavar="N", help=about)
     about = "give every twin N more with other random keys"
     parser.add_argument("--keys", type=whole_number, default=0, metavar="N", help=about)
-    parser.add_argument("--name", default="", metavar="NAME", help="name of the run folder (default RUN-at-RECORD)")
-    parser.add_argument("--root", default="runs", metavar="DIR", help="parent folder of run folders (default runs)")
-    parser.add_argument("--no-figures", action="store_true", help="make no figures and no videos")
-    parser.add_argument("--no-progress", action="store_true", help="print only warnings until the end")
+    add_options(parser, name="name of the run folder (default RUN-at-RECORD)", root="", figures="", progress="")
+    add_options(parser, devices="", memory_limit_gb="")
     return parser
 
 
@@ -42,17 +44,8 @@ def branch(line: Line) -> None:
     from shoal.studies.branches import branch as train_branches
 
     options = line.options
-    found = train_branches(
-        options.run,
-        options.at,
-        _values(options.vary, options.values),
-        keys=options.keys,
-        name=options.name,
-        root=options.root,
-        figures=not options.no_figures,
-        progress=not options.no_progress,
-        trust_source=options.trust_source,
-    )
+    vary = _values(options)
+    found = train_branches(options.run, options.at, vary, keys=options.keys, **given(options, *COMMON))
     head = ("change", "record", "return", "mean", "difference", "95 % interval", "pairs")
     rows = [
         [e.change, e.record, e.score, e.mean, e.difference, _interval(e.low, e.high), e.pairs] for e in found.effects
@@ -68,24 +61,25 @@ def _record(text: str) -> int | str:
     return text if text == "all" else whole_number(text)
 
 
-def _values(texts: list[str], count: int) -> dict[str, list[Any]]:
-    """The values of each path: those in a list, or `count` of a range, evenly spaced on its scale."""
-    import numpy as np
-
+def _values(options: Namespace) -> dict[str, list[Any]]:
+    """The values of each path: those in a list, or evenly spaced ones of a range."""
     from shoal.cli.search import parse_word, read_search
     from shoal.core.ranges import Range
+    from shoal.training.branching import spaced_values, trunk_of
 
-    if count < 1:
-        raise ValueError(f"--values {count} must be at least 1.")
-    found = {}
-    for path, span in read_search(texts, "--vary", lambda _, word: [parse_word(word)]).items():
+    if options.values < 1:
+        raise ValueError(f"--values {options.values} must be at least 1.")
+    spans = read_search(options.vary, "--vary", lambda _, word: [parse_word(word)])
+    for path, span in spans.items():
         if span is None:
             raise ValueError(f"--vary {path} has no values: write {path}=A|B or {path}=LOW..HIGH.")
-        between = Range.of(span)
-        if fault := between.fault():
+        if span[-1] != "choice" and (fault := Range.of(span).fault()):
             raise ValueError(f"--vary {path}: the range {fault}.")
-        found[path] = [*between.values] or between.at(np.linspace(0, 1, count)).tolist()
-    return found
+    found: dict[str, list[Any]] = {path: [*span[:-1]] for path, span in spans.items() if span[-1] == "choice"}
+    if len(found) < len(spans):
+        trunk = trunk_of(options.run, trust_source=options.trust_source)
+        found |= {path: spaced_values(trunk, path, spans[path], options.values) for path in spans if path not in found}
+    return {path: found[path] for path in spans}
 
 
 def _interval(low: float, high: float) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.kinds import checked_kinds
-from shoal.studies.runs import run_job, train
+from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
@@ -76,7 +76,7 @@ def branch(
     Raises ValueError for a run that is not finished, a record without a checkpoint (and lists those with one), a static
     field (and lists what can change) and values out of range.
     """
-    if isinstance(at, str) and at != ALL:
+    if isinstance(at, str) and at != ALL or isinstance(at, float) and not at.is_integer():
         raise ValueError(f"at={at!r} must be the number of a record, or 'all'.")
     trunk = trunk_of(run, trust_source=trust_source)
     records = [int(at)] if at != ALL else [*trunk.records]
@@ -90,13 +90,13 @@ def branch(
     for record, job, plan in zip(records, jobs, plans, strict=True):
         folder = RunFolder(base.path / f"record-{record}", base.made) if at == ALL else base
         how = {"figures": figures, "sinks": [shown(progress), *sinks], "track": track}
-        results.append(_trained(job, plan, folder, how, trust_source))
+        results.append(_trained(job, plan, folder, how))
     if at == ALL and figures:
         plot_when([effect for result in results for effect in effects(result)], results, base.path / "when.png")
     return Branches(results)
 
 
-def _trained(job: Job, plan: Plan, folder: RunFolder, how: dict[str, Any], trust_source: bool) -> Result:
+def _trained(job: Job, plan: Plan, folder: RunFolder, how: dict[str, Any]) -> Result:
     """Train a branch, go on with the same one where it was stopped, or return it where it is finished."""
     if not (folder.path / "spec.json").exists():
         return run_job(job, plan, folder, **how)
@@ -104,5 +104,4 @@ def _trained(job: Job, plan: Plan, folder: RunFolder, how: dict[str, Any], trust
         folder.check_unused()  # raises: it is another run
     if folder.has("summary.json"):
         return Result(folder.path)
-    how = {name: value for name, value in how.items() if name != "sinks"} | {"sinks": how["sinks"][1:]}
-    return train(resume=folder.path, trust_source=trust_source, **how)
+    return run_job(job, plan, folder, resume=True, **how)

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from shoal.core.kinds import python_number
+from shoal.core.kinds import python_number, shown
 from shoal.core.struct import NUMBERS
 from shoal.ops.aggregates import paired_difference
-from shoal.specs.points import check_read, from_settings
-from shoal.specs.settings import AgentEnv, apply, get, hyperparameters, is_static, setting_in_words
+from shoal.specs.points import check_read, from_settings, read_span
+from shoal.specs.settings import AgentEnv, apply, get, hyperparameters, in_numpy, is_static, setting_in_words
 from shoal.specs.sources import with_sources
 from shoal.specs.spec import RunSpec, built, described, template
 from shoal.training import checkpoint
@@ -80,9 +81,12 @@ def branch_job(trunk: Trunk, at: int, vary: Mapping[str, Sequence[Any]], keys: i
     """Return the job of a branch that begins after record `at`: a setting without a change, and one for each value.
 
     With `keys` each member has so many more twins with other random keys. Raises ValueError for a record without a
-    checkpoint, a static field and a value that is out of range; TypeError for an unknown path.
+    checkpoint, a static field, a value that is out of range or there twice, and negative `keys`; TypeError for an
+    unknown path, and for True where a number is needed.
     """
     spec = trunk.spec
+    if keys < 0:
+        raise ValueError(f"keys={keys} must not be negative.")
     if at not in trunk.records:
         there = ", ".join(map(str, trunk.records))
         raise ValueError(
@@ -92,7 +96,8 @@ def branch_job(trunk: Trunk, at: int, vary: Mapping[str, Sequence[Any]], keys: i
     if not vary and not keys:
         raise ValueError("a branch needs a change: vary={'learning_rate': [1e-3]}, or keys=8 for other random keys.")
     for path, values in vary.items():
-        _check_traced(trunk.pair, path, values)
+        _check_traced(trunk.pair, path)
+        _check_values(trunk.pair, path, [python_number(value) for value in values])
     if at:
         check_read(trunk.pair, vary)
     settings = []
@@ -118,9 +123,16 @@ def branch_job(trunk: Trunk, at: int, vary: Mapping[str, Sequence[Any]], keys: i
     return Job(with_sources(described(new, trunk.pair)), pair=trunk.pair)
 
 
-def _check_traced(pair: AgentEnv, path: str, values: Sequence[Any]) -> None:
-    if not len(values):
-        raise ValueError(f"{path} has no values: give at least one.")
+def spaced_values(trunk: Trunk, path: str, span: Sequence[Any], count: int) -> list[Any]:
+    """Return `count` evenly spaced values of a range, `(low, high)` or `(low, high, scale)`; fewer of whole numbers.
+
+    Raises ValueError for a static field and for what is no range; TypeError for an unknown path.
+    """
+    _check_traced(trunk.pair, path)
+    return read_span(trunk.pair, path, span).spaced(count)
+
+
+def _check_traced(pair: AgentEnv, path: str) -> None:
     if is_static(pair, path):
         known = hyperparameters(pair).items()
         free = [name for name, found in known if not found.static and found.field.type in NUMBERS]
@@ -128,6 +140,28 @@ def _check_traced(pair: AgentEnv, path: str, values: Sequence[Any]) -> None:
             f"{path} is a static field: it shapes the program and the checkpoint, so it cannot change within a run. "
             f"What can: {', '.join(free)}."
         )
+
+
+def _check_values(pair: AgentEnv, path: str, values: Sequence[Any]) -> None:
+    """Raise ValueError without values and for a value twice, TypeError for True or False in the place of a number.
+
+    The other way round too, for a field that is True or False.
+    """
+    if not len(values):
+        raise ValueError(f"{path} has no values: give at least one.")
+    found: dict[tuple, Any] = {}
+    is_true_or_false = isinstance(python_number(get(pair, path)), bool)
+    for value in values:
+        if isinstance(value, bool) != is_true_or_false:
+            words = ("neither True nor False", "True or False") if is_true_or_false else ("no number", "a number")
+            raise TypeError(f"{path}={shown(value)} is {words[0]}: give {words[1]}.")
+        bits = tuple(x.tobytes() for x in jax.tree.leaves(get(in_numpy(apply(pair, {path: value})), path)))
+        if bits in found:
+            raise ValueError(
+                f"{path}={found[bits]} and {path}={value} are the same value to the program, which has 32 bits: leave "
+                f"one of them out."
+            )
+        found[bits] = value
 
 
 def lineage(folder: Path | str) -> list[tuple[Path, int]]:
@@ -149,10 +183,11 @@ def columns_of(branch: Result) -> dict[str, np.ndarray]:
     The n-th members of all changes are twins of each other.
     """
     settings, seeds, count = branch.settings, branch.spec.seeds, branch.spec.branch["twins"]
-    first = settings[0]
+    groups = [settings[first : first + count] for first in range(0, len(settings), count)]  # of one setting of the run
     names = ["unchanged"]
-    for i, setting in enumerate(settings[1:count], 1):
-        change = {path: value for path, value in setting.items() if value != first[path]}
+    for i in range(1, count):
+        changes = [{path: new for path, new in group[i].items() if new != group[0][path]} for group in groups]
+        change = next(filter(None, changes), {})  # a setting of the run may have this value already
         names.append(setting_in_words(change) or f"unchanged ({i})")
     members = np.arange(branch.spec.members).reshape(-1, count, seeds)
     return {name: members[:, i].reshape(-1) for i, name in enumerate(names)}
@@ -173,8 +208,8 @@ def effects(branch: Result) -> list[Effect]:
             if not both.any():
                 continue
             new, old = new[both], old[both]
-            difference = paired_difference([new], [old])
-            found.append(Effect(change, record, score, float(new.mean()), *difference, len(new)))
+            difference, low, high = map(float, paired_difference([new], [old]))
+            found.append(Effect(change, record, score, float(new.mean()), difference, low, high, len(new)))
     return found
 
 
