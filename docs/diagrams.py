@@ -238,12 +238,12 @@ def branch() -> str:
         text(x0, y - 14, "the run", 14, weight="bold", at="start"),
         text(x1, y + 20, "twin without a change: the bits of the run", 13, FAINT, at="end"),
         f'<circle cx="{fork}" cy="{y}" r="6" fill="{INK}"/>',
-        text(fork, y + 28, "checkpoint after record 10", 13, FAINT, at="end"),
+        text(fork, y + 28, "checkpoint after record 12", 13, FAINT, at="end"),
     ]
     for height, color, words in ((-70, "#0072b2", "learning_rate = 3e-4"), (80, "#d55e00", "learning_rate = 3e-5")):
         curve = f"M{fork} {y} C{fork + 90} {y}, {fork + 120} {y + height}, {x1} {y + height}"
         parts.append(f'<path d="{curve}" stroke="{color}" stroke-width="3" fill="none"/>')
-        parts.append(text(x1, y + height - 12, words, 13, color, at="end"))
+        parts.append(text(x1, y + height + (20 if height > 0 else -12), words, 13, color, at="end"))
     parts.append(text(x0, 30, "twins: same seeds, same random numbers, one other value", 13, FAINT, at="start"))
     return svg(width, 232, "A run, and twins that leave it at a checkpoint", parts)
 

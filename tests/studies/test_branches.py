@@ -180,6 +180,7 @@ def test_all_records_show_when_a_change_matters(run, tmp_path):
         (2, {}, ValueError, "needs a change"),
         (2, {"learning_rate": [True]}, TypeError, "learning_rate=True is no number: give a number"),
         (2, {"learning_rate": [0.1, np.True_]}, TypeError, "learning_rate=True is no number: give a number"),
+        (2, {"learning_rate": ["nan"]}, TypeError, "learning_rate='nan' is no number: give a number"),
         (2, {"learning_rate": [1e-3, 0.001]}, ValueError, "learning_rate=0.001 and learning_rate=0.001 are the same"),
         (2, {"learning_rate": [0, 0.5, 0.0]}, ValueError, "learning_rate=0 and learning_rate=0.0 are the same value"),
         (2, {"learning_rate": [0.1, 0.1 + 1e-12]}, ValueError, "are the same value to the program, which has 32 bits"),
@@ -233,4 +234,6 @@ def test_the_command_prints_effects(run, tmp_path, capsys):
     assert "num_steps is a static field" in refused(capsys, *whole, "--vary", "num-steps=10..17")
     assert "the range is empty: write the lower bound" in refused(capsys, *whole, "--vary", "env.max-steps=17..10")
     assert "two finite numbers" in refused(capsys, *whole, "--vary", "learning-rate=0..inf")
+    assert "write | between values" in refused(capsys, *whole, "--vary", "learning-rate=0.5,0.7")
+    assert "as in `shoal branch runs/ppo" in refused(capsys, "branch", run)
     assert "has no values" in refused(capsys, *words, "--vary", "learning-rate")

@@ -24,21 +24,21 @@ def branch_parser() -> Parser:
     parser.add_argument("--values", type=whole_number, default=5, metavar="N", help=about)
     about = "give every twin N more with other random keys"
     parser.add_argument("--keys", type=whole_number, default=0, metavar="N", help=about)
-    add_options(parser, name="name of the run folder (default RUN-at-RECORD)", root="", figures="", progress="")
-    add_options(parser, devices="", memory_limit_gb="")
+    add_options(parser, name="name of the run folder (default RUN-at-RECORD)", root="", progress="", devices="")
+    add_options(parser, figures="make no figures and no videos", memory_limit_gb="")
     return parser
 
 
 def branch(line: Line) -> None:
     """Continue a finished run from one of its checkpoints with twins of its members: one without a change, which has
-    the bits of the run, and one for each value. All are trained in one program. Prints the effect of each value on the
-    rest of the run, with paired intervals, and draws the branches.
+    the bits of the run (on a CPU), and one for each value. All are trained in one program. Prints the effect of each
+    value on the rest of the run, with paired intervals, and draws the branches.
 
-      shoal train ppo CartPole-v1 --seeds 8 --keep-checkpoints 4
       shoal branch runs/ppo-CartPole-v1 --at 12 --vary "learning_rate=3e-5|3e-4"
       shoal branch runs/ppo-CartPole-v1 --at 12 --vary env.gravity=5..15 --values 3
       shoal branch runs/ppo-CartPole-v1 --at 12 --keys 16                      what chance alone does from there on
       shoal branch runs/ppo-CartPole-v1 --at all --vary learning_rate=1e-4     when does it matter?
+      shoal train ppo CartPole-v1 --seeds 8 --keep-checkpoints 4               more records that a branch can leave
     """
     from shoal.cli.table import table
     from shoal.studies.branches import branch as train_branches
@@ -75,6 +75,8 @@ def _values(options: Namespace) -> dict[str, list[Any]]:
             raise ValueError(f"--vary {path} has no values: write {path}=A|B or {path}=LOW..HIGH.")
         if span[-1] != "choice" and (fault := Range.of(span).fault()):
             raise ValueError(f"--vary {path}: the range {fault}.")
+        if span[-1] == "choice" and (lists := [word for word in span[:-1] if "," in str(word)]):
+            raise ValueError(f"--vary {path}: {lists[0]} is no number; write | between values, as in {path}=0.1|0.2.")
     found: dict[str, list[Any]] = {path: [*span[:-1]] for path, span in spans.items() if span[-1] == "choice"}
     if len(found) < len(spans):
         trunk = trunk_of(options.run, trust_source=options.trust_source)

@@ -7,7 +7,7 @@ def verify_parser() -> Parser:
     """The options of the command."""
     parser = Parser("verify", verify, "RUN [options]", opens_run=True)
     parser.add_argument("run", metavar="RUN", help="a run folder")
-    minutes = "train again for at most so long (default 5); 0: only compare files"
+    minutes = "train again for at most so long, without compilation (default 5); 0: only compare files"
     parser.add_argument("--at-most", type=real_number, default=5.0, metavar="MINUTES", help=minutes)
     parser.add_argument("--seed", type=whole_number, default=0, metavar="N", help="chooses members and records")
     return parser

@@ -65,8 +65,9 @@ def branch(
 
         shoal.branch("runs/x", at=10, vary={"learning_rate": [3e-5, 3e-4], "env.gravity": [5, 15]})
 
-    Each member of the run has a twin without a change, which has the bits of the run, and one for each value; all are
-    trained in one program, to the end of the run. `at` is a record after which the run has a checkpoint (0: its
+    Each member of the run has a twin without a change, and one for each value; all are trained in one program, to the
+    end of the run. On a CPU the twin without a change has the bits of the run; on an accelerator the number of members
+    decides the last digits, so they may differ. `at` is a record after which the run has a checkpoint (0: its
     beginning), or "all": one branch for each of them, which shows when a value matters. `keys=8` gives each of these
     twins 8 more with other random keys: what chance alone does, and more pairs for the intervals.
 
@@ -74,7 +75,8 @@ def branch(
     stopped goes on with the same call, if it has a `name`, or with `shoal.train(resume=...)`.
 
     Raises ValueError for a run that is not finished, a record without a checkpoint (and lists those with one), a static
-    field (and lists what can change) and values out of range.
+    field (and lists what can change), a value out of range or there twice, and negative `keys`; TypeError for True in
+    the place of a number.
     """
     if isinstance(at, str) and at != ALL or isinstance(at, float) and not at.is_integer():
         raise ValueError(f"at={at!r} must be the number of a record, or 'all'.")

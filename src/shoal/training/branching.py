@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from shoal.core.kinds import python_number, shown
-from shoal.core.struct import NUMBERS
+from shoal.core.struct import NUMBERS, info_of
 from shoal.ops.aggregates import paired_difference
 from shoal.specs.points import check_read, from_settings, read_span
 from shoal.specs.settings import AgentEnv, apply, get, hyperparameters, in_numpy, is_static, setting_in_words
@@ -94,7 +94,10 @@ def branch_job(trunk: Trunk, at: int, vary: Mapping[str, Sequence[Any]], keys: i
             f"more of them with --keep-checkpoints."
         )
     if not vary and not keys:
-        raise ValueError("a branch needs a change: vary={'learning_rate': [1e-3]}, or keys=8 for other random keys.")
+        raise ValueError(
+            "a branch needs a change: --vary learning_rate=1e-3, or --keys 8 for other random keys; in Python "
+            "vary={'learning_rate': [1e-3]}, or keys=8."
+        )
     for path, values in vary.items():
         _check_traced(trunk.pair, path)
         _check_values(trunk.pair, path, [python_number(value) for value in values])
@@ -151,8 +154,10 @@ def _check_values(pair: AgentEnv, path: str, values: Sequence[Any]) -> None:
         raise ValueError(f"{path} has no values: give at least one.")
     found: dict[tuple, Any] = {}
     is_true_or_false = isinstance(python_number(get(pair, path)), bool)
+    hyper = hyperparameters(pair).get(path)
+    is_text = hyper is None or bool(info_of(hyper.field).names)  # a name of a choice
     for value in values:
-        if isinstance(value, bool) != is_true_or_false:
+        if isinstance(value, bool) != is_true_or_false or (isinstance(value, str) and not is_text):
             words = ("neither True nor False", "True or False") if is_true_or_false else ("no number", "a number")
             raise TypeError(f"{path}={shown(value)} is {words[0]}: give {words[1]}.")
         bits = tuple(x.tobytes() for x in jax.tree.leaves(get(in_numpy(apply(pair, {path: value})), path)))

@@ -68,10 +68,10 @@ class Verification:
 def verify(run: Path | str, at_most: float = 5.0, seed: int = 0, trust_source: bool = False) -> Verification:
     """Execute random parts of a run again, compare every bit with its files, and return a table of what was found.
 
-    It trains for `at_most` minutes: random members (chosen by `seed`) from the spec, and from the checkpoints that were
-    kept. `verified.json` in the folder holds the result, and `shoal report` shows it. No code of the folder is run;
-    with `trust_source` classes of your own are. On another machine or with other versions, results that are not the
-    same to the bit are compared to tolerance, and a note says what differs.
+    It trains for `at_most` minutes, without the time to compile: random members (chosen by `seed`) from the spec, and
+    from the checkpoints that were kept. `verified.json` in the folder holds the result, and `shoal report` shows it. No
+    code of the folder is run; with `trust_source` classes of your own are. On another machine or with other versions,
+    results that are not the same to the bit are compared to tolerance, and a note says what differs.
 
     Raises FileNotFoundError if there is no run, FileExistsError while it trains, ValueError for an exported policy, and
     before a file is read ValueError or TypeError for a time or a seed that is none.
