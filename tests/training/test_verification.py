@@ -199,7 +199,9 @@ CHANGES = {
         lines(lambda text: [*text[:-1], text[-1].rstrip()[:-1] + ', "loss": 0}\n']),
         lambda run: (run / "metrics.jsonl").unlink(),
     ],
-    "provenance.json": [edit("provenance.json", lambda data, n=n: data.update(env_revision=n)) for n in (0, 2, 3, 99)],
+    "provenance.json": [
+        edit("provenance.json", lambda data, n=n: data.update(env_revision=n)) for n in (-1, 0, *range(2, 9), 99)
+    ],
 }
 
 
