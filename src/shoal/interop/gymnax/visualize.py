@@ -4,11 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from shoal.interop.gymnax.face import Params
-from shoal.viz.gif import write_gif
 
 FPS = {"Pendulum-v1": 20, "CartPole-v1": 20, "Acrobot-v1": 20, "MountainCar-v0": 20, "MountainCarContinuous-v0": 20}
 OTHERS = 10  # frames per second, as gymnax plays them
@@ -38,9 +34,12 @@ class Visualizer:
             raise ValueError(
                 f"animate writes a GIF file and opens no window: name one, not {save_fname!r}, view={view}."
             )
-        states = [jax.tree.map(np.asarray, state) for state in self.state_seq]
-        frames = [self.env.render(state, self.env_params) for state in states]
-        return write_gif(frames, save_fname, fps=FPS.get(self.env.name, OTHERS))
+        from PIL import Image
+
+        first, *others = (Image.fromarray(self.env.render(state, self.env_params)) for state in self.state_seq)
+        duration = 1000 // FPS.get(self.env.name, OTHERS)  # milliseconds
+        first.save(save_fname, save_all=True, append_images=others, duration=duration, loop=0)
+        return Path(save_fname)
 
 
 def _unwrapped(state: Any) -> Any:
