@@ -13,7 +13,7 @@ import pytest
 import shoal
 from commands import refused, say
 from shoal.core.errors import DamagedError
-from shoal.training.folder import ZOO
+from shoal.training.folder import ZOO, zoo
 from shoal.training.hub import INDEX, fetch, hub_policies, write_index
 
 NAME = "q-learning/CliffWalking-v1"
@@ -52,6 +52,13 @@ def test_a_policy_of_a_folder_is_that_of_the_zoo(hub, capsys):
     assert f"hub:{NAME}" in say(capsys, "zoo")[1].splitlines()
     assert say(capsys, "zoo", "--index", str(hub))[1].strip() == str(hub / INDEX)
     assert say(capsys, "eval", f"hub:{NAME}", "--episodes", "2")[0] == 0
+
+
+def test_the_zoo_is_a_hub(monkeypatch):
+    monkeypatch.setenv("SHOAL_HUB", str(ZOO))
+    assert hub_policies() == zoo()
+    for name in zoo():
+        assert fetch(name) == ZOO / name
 
 
 def test_a_policy_of_a_server_is_copied_once(server):
