@@ -89,9 +89,10 @@ from .studies.bsuite import bsuite as bsuite
 from .studies.evolution import evolve as evolve
 from .studies.runs import train as train
 from .studies.study import StudyResult as StudyResult
-from .studies.sweeps import suites as suites
+from .studies.suite_file import suites as suites
+from .studies.suites import SuiteResult as SuiteResult
+from .studies.suites import train_suite as train_suite
 from .studies.sweeps import train_all as train_all
-from .studies.sweeps import train_suite as train_suite
 from .studies.throughput import Throughput as Throughput
 from .studies.throughput import throughput as throughput
 from .studies.track import track as track

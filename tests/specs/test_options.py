@@ -50,7 +50,8 @@ def test_options_of_a_study_out_of_bounds_are_refused_by_name(wrong):
 
 @pytest.mark.parametrize("name", OF_COMMAND)
 def test_an_option_of_a_command_is_a_keyword_of_python(name):
-    known = {**inspect.signature(shoal.train).parameters, **inspect.signature(shoal.tune).parameters}
+    functions = (shoal.train, shoal.tune, shoal.train_suite)
+    known = {parameter for function in functions for parameter in inspect.signature(function).parameters}
     assert name in known or name in ("dry_run", "distributed")  # of the command line only
 
 

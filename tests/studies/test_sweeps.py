@@ -1,11 +1,10 @@
-"""Several runs, one folder each: sets of environments, and sweeps over static fields."""
+"""Several runs, one folder each: several environments, and sweeps over static fields."""
 
 import pytest
 
 import shoal
 from shoal.agents.tabular import QTable
-from shoal.core.registry import ENVS
-from shoal.studies.sweeps import plan_all, suite_of, suites
+from shoal.studies.sweeps import plan_all
 from tiny import FIELDS, OPTIONS, SILENT
 
 SMALL = {"fields": {"num_steps": 16, "hidden": (8,)}, "preset": None, **OPTIONS}
@@ -39,11 +38,4 @@ def test_mistakes_of_any_run_are_found_before_the_first(tmp_path):
         plan_all("ppo", "CartPole-v1", sweep={"num_envs": [4, 8]}, fields=FIELDS, preset=None)
     with pytest.raises(ValueError, match="envs is empty"):
         plan_all("ppo", [])
-    with pytest.raises(ValueError, match="suite 'clasic' is not registered. Did you mean classic?"):
-        shoal.train_suite("ppo", "clasic", root=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_suites_name_environments_that_exist():
-    assert list(shoal.suites()) == list(suites()) and suites()
-    assert all(env in ENVS for name in suites() for env in suite_of(name))

@@ -64,6 +64,7 @@ COMMANDS = {
     "envs": Command("shoal.cli.environments", "envs", "list environments, or show the manual page of one"),
     "agents": Command("shoal.cli.listing", "agents", "list agents, or show the fields and presets of one"),
     "selectors": Command("shoal.cli.listing", "selectors", "list selectors (PBT, halving), or show the fields of one"),
+    "suites": Command("shoal.cli.suites", "suites", "list suites of environments, and how long they would take here"),
     "bsuite": Command("shoal.cli.bsuite", "bsuite", "score an agent on bsuite's experiments, with a radar figure"),
     "bench": Command("shoal.cli.bench", "bench", "measure environment steps per second on this machine"),
     "doctor": Command("shoal.cli.doctor", "doctor", "show devices, cache, known bugs, and what to install"),

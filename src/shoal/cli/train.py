@@ -14,7 +14,8 @@ from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.cli.wraps import add_wrap, wrapped, wrapper_names
 from shoal.specs.options import GIVEN, HOW, OUT, WHAT
 
-WHOLE = ("suite", "preset", "random", "search", "selector", "found", "wrap")  # what --spec and --resume say already
+# Options of new runs, which --spec and --resume have already.
+WHOLE = ("suite", "skip_unfit", "preset", "random", "search", "selector", "found", "wrap")
 PLACED = ("devices", "memory_limit_gb")
 OF_SPEC = (*GIVEN, "random", "init", "found")
 MOST_THREADS = 1024
@@ -42,7 +43,7 @@ def _parser(command: str, run: Callable) -> Parser:
     about = "a variant of the environment's preset, `none`, or FILE.toml, as `shoal export-config` writes it"
     add_options(what, WHAT, preset=about, found="", dry_run="")
     add_wrap(what)
-    what.add_argument("--suite", metavar="NAME", help="train on a named set of environments, such as `classic`")
+    add_options(what, suite="", skip_unfit="")
     about = "train N settings, sampled from the search ranges"
     what.add_argument("--random", type=whole_number, metavar="N", help=about)
     what.add_argument(
@@ -83,7 +84,7 @@ def train(line: Line) -> None:
       shoal train ppo CartPole-v1 --wrap FrameStack:n=4 --wrap TimeLimit:max_steps=100 --env.env.env.gravity 9,10
       shoal train ppo CartPole-v1 --random 64 --search "learning_rate=log(1e-4,1e-1)" --search env.gravity=5..15
       shoal train ppo CartPole-v1 --seeds 16 --selector pbt --selector.vary learning_rate,entropy_coef
-      shoal train ppo --suite classic --seeds 16
+      shoal train ppo --suite classic --seeds 16                      a run for each environment, one normalized score
       shoal train ppo CartPole-v1 --preset best.toml --seeds 16       hyperparameters from a file
       shoal train --resume runs/ppo-CartPole-v1
     """
@@ -105,7 +106,12 @@ def train(line: Line) -> None:
         raise ValueError(f"train needs {what}, as in `{example}`.")
     if options.env and options.suite:
         raise ValueError(f"give an environment ({options.env}) or --suite {options.suite}, not both.")
-    _train(line)
+    if options.skip_unfit and not options.suite:
+        raise ValueError("--skip-unfit is for --suite NAME: it leaves out environments in which the agent cannot act.")
+    if options.suite:
+        _train_suite(line)
+    else:
+        _train(line)
 
 
 def describe(line: Line) -> None:
@@ -128,7 +134,10 @@ def _named(options: argparse.Namespace) -> Named:
         from shoal.specs.spec import template
         from shoal.training.folder import RunFolder
         from shoal.training.jobs import spec_to_resume
+        from shoal.training.suite_folder import is_suite
 
+        if is_suite(options.resume):
+            return {}  # the suite sets every field
         made = template(spec_to_resume(RunFolder(options.resume), trust_source=options.trust_source))
         return {"agent": agent or made.agent, "env": env or made.env}
     _check_names(agent, env)
@@ -140,12 +149,14 @@ def _named(options: argparse.Namespace) -> Named:
 
 def _of_preset(options: argparse.Namespace) -> tuple[str, Any]:
     """The agent and the environment of a line that leaves one of them to a preset file; empty texts without one."""
-    from shoal.studies.sweeps import suite_of
+    from shoal.studies.suite_file import suite_of
     from shoal.training.preset_file import is_file, preset_for
 
     if not is_file(options.preset):
         return options.agent, options.env
-    env = suite_of(options.suite)[0] if options.suite else options.env
+    env = options.env
+    if options.suite:
+        env = suite_of(options.suite, trust_source=options.trust_source).levels[0].env
     chosen = preset_for(options.preset, options.agent, env, trust_source=options.trust_source)
     if options.wrap and not isinstance(chosen.env, str):
         raise ValueError(f"--wrap is for an environment that the line names; that of {options.preset} has wrappers.")
@@ -168,21 +179,73 @@ def _check_names(agent: str, env: str) -> None:
 
 
 def _train(line: Line) -> None:
-    from shoal.studies.sweeps import plan_all, suite_of
+    from shoal.studies.sweeps import plan_all
 
-    options = line.options
-    suite = [wrapped(env, options.wrap) for env in suite_of(options.suite)] if options.suite else []
-    batch = plan_all(
-        line.named["agent"],
-        suite or line.named["env"],
-        title=options.suite or "",
-        **given(options, "preset", "check", "trust_source", *PLACED, *OF_SPEC),
+    _run(line.options, plan_all(line.named["agent"], line.named["env"], **_arguments(line)))
+
+
+def _arguments(line: Line) -> dict[str, Any]:
+    """The arguments of `plan_all` and `plan_suite` that a line gives."""
+    return {
+        **given(line.options, "preset", "check", "trust_source", *PLACED, *OF_SPEC),
         **_fields("", line.agent),
         **_fields("env_", line.env),
         **_search(line),
         **_selector(line),
-    )
-    _run(options, batch)
+    }
+
+
+def _train_suite(line: Line) -> None:
+    from shoal.studies.suite_file import suite_of
+    from shoal.studies.suites import SuiteRun, check_free, plan_suite
+    from shoal.training.folder import RunFolder, named
+    from shoal.training.processes import group
+
+    options = line.options
+    root = Path(options.root or "runs")
+    if options.name and not group().number:
+        check_free(RunFolder(named(root, options.name)))  # also in a dry run
+    suite = suite_of(options.suite, trust_source=options.trust_source)
+    if options.wrap:
+        suite = suite.wrapped(lambda env: wrapped(env, options.wrap))
+    how = given(options, "skip_unfit")
+    planned = plan_suite(line.named["agent"], suite, **how, **_arguments(line))  # type: ignore[arg-type]  # by name
+    if options.dry_run:
+        _describe_suite(planned, root)
+        return
+    _run_suite(options, SuiteRun(planned, **given(options, "name", "root"), **_how(options)))
+
+
+def _describe_suite(planned: Any, root: Path) -> None:
+    """Print what a suite would train: its notes, programs, and a paragraph for every run."""
+    from shoal.studies.description import describe
+    from shoal.training.program_store import count_programs
+
+    plans = [task.plan for task in planned.tasks]
+    for env, reason in planned.left_out.items():
+        print(f"note: {env} is left out: {reason}")
+    print(describe(plans, root))
+    print(f"\n{len(plans)} runs need {count_programs(plans)} sets of compiled programs")
+
+
+def _run_suite(options: argparse.Namespace, run: Any) -> None:
+    """Train a suite, print a table of its scores, and write its page."""
+    from shoal.cli.suites import print_scores
+    from shoal.reports.report import report as write_report
+    from shoal.training.processes import group
+    from shoal.training.suite_scores import suite_scores
+
+    for result in run.train():
+        if not group().number:
+            print(report(result))
+    if group().number:
+        return
+    print()
+    print_scores(suite_scores(run.folder.path))
+    print(f"{len(run.planned.tasks)} runs, {run.programs} sets of programs compiled")
+    if options.figures is None:
+        print(write_report(run.folder.path, trust_source=options.trust_source))
+    print(run.folder.path)
 
 
 def _selector(line: Line) -> dict[str, Any]:
@@ -256,6 +319,7 @@ def _resume(line: Line) -> None:
     from shoal.studies.runs import train as run
     from shoal.training.jobs import job_to_resume
     from shoal.training.processes import group
+    from shoal.training.suite_folder import is_suite
 
     options = line.options
     for name in ("name", "root", "init", "spec", *WHOLE):
@@ -263,6 +327,9 @@ def _resume(line: Line) -> None:
             raise ValueError(f"--{name} is for a new run; --resume continues {options.resume} as it is. Leave it out.")
     changes = {**given(options, *GIVEN), **_fields("", line.agent), **_fields("env_", line.env)}
     changes = {name: value for name, value in changes.items() if value != {}}
+    if is_suite(options.resume):
+        _resume_suite(options, changes)
+        return
     names = (options.agent or None, options.env or None)
     if options.dry_run:
         job = job_to_resume(options.resume, *names, changes, trust_source=options.trust_source)
@@ -273,6 +340,20 @@ def _resume(line: Line) -> None:
     result = run(*names, **how, **where, **changes)
     if not group().number:
         print(report(result))
+
+
+def _resume_suite(options: argparse.Namespace, changes: dict[str, Any]) -> None:
+    """Continue the runs of a suite that are not finished. Raises ValueError for options that would change them."""
+    from shoal.studies.suites import SuiteRun, plan_resumed
+
+    for name in [*(kind for kind in ("agent", "env") if getattr(options, kind)), *changes]:
+        what = getattr(options, name) if name in ("agent", "env") else f"--{name.replace('_', '-')}"
+        raise ValueError(f"{options.resume} is a suite, which --resume continues as it is: leave {what} out.")
+    planned = plan_resumed(options.resume, trust_source=options.trust_source)
+    if options.dry_run:
+        _describe_suite(planned, Path(options.resume).parent)
+        return
+    _run_suite(options, SuiteRun(planned, resume=options.resume, **_how(options)))
 
 
 def _fields(prefix: str, values: FieldValues) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,25 +17,29 @@ from shoal.reports.markup import Cell, Html, cell, code, code_block, joined, ren
 from shoal.reports.members import scale_of, score_cells
 from shoal.reports.page import Section, page, warning_box
 from shoal.reports.reproduce import started_with
+from shoal.reports.suite import suite_section, suite_sentence
 from shoal.reports.videos import videos_section
 from shoal.reports.words import counted, seconds_in_words, with_interval
 from shoal.training.compare import compare
 from shoal.training.comparison import Against, Comparison, env_key
 from shoal.training.records import score_summary
+from shoal.training.suite_scores import suite_scores
 from shoal.viz.comparison import efficiency_chart, group_names, profile_chart
 from shoal.viz.run_data import distinct_names
 from shoal.viz.scale import scale_for
 from shoal.viz.words import NONE, number
 
 
-def comparison_report(runs: Sequence[Facts], **how: Any) -> Html:
+def comparison_report(
+    runs: Sequence[Facts], what: Sequence[Any], suites: Sequence[Path | str] = (), **how: Any
+) -> Html:
     """Return the page of several runs. The first group is that to which the others are compared.
 
-    A group is a run, or what `how` says, the arguments of `shoal.compare`; runs in several environments are compared
-    over all of them.
+    `what` the user gave and `how` are the arguments of `shoal.compare`: they say what a group is. Runs in several
+    environments are compared over all of them. The page begins with the scores of the `suites` among `what`.
     """
     names = distinct_names([facts.folder.resolve() for facts in runs])
-    whole = _found(runs, **how)
+    whole = _found(what, is_asked=not suites, **how)
     over_all = whole if isinstance(whole, Comparison) and not (whole.is_of_one and whole.are_runs) else None
     in_several = len({env_key(facts.spec) for facts in runs}) > 1
     if over_all or len(runs) > 2 and in_several and isinstance(whole, str):
@@ -42,7 +47,9 @@ def comparison_report(runs: Sequence[Facts], **how: Any) -> Html:
     else:
         alone = [_compared(facts, runs[0]) for facts in runs[1:]]
         compared = dict(zip(names, [{}, *alone], strict=True))
+    scores = [suite_scores(folder) for folder in suites]
     sections = [
+        *map(suite_section, scores),
         _groups_section(over_all) if over_all else None,
         _scores_section(runs, names, alone),
         comparison_section(runs),
@@ -55,8 +62,11 @@ def comparison_report(runs: Sequence[Facts], **how: Any) -> Html:
     notes += [(name, note) for name, found in compared.items() for note in found.get("notes", []) if said not in note]
     titles = list(dict.fromkeys(facts.title for facts in runs))
     title = titles[0] if len(titles) == 1 else f"{counted(len(runs), 'run')} compared"
+    if len(scores) == 1:
+        title = f"{scores[0].agent} on {scores[0].suite}"
     first, *others = compared.items()
     summary = [
+        *map(suite_sentence, scores),
         render("comparison", first=first[0], found=others[:8], fewest=FEWEST),
         warning_box([Html("<strong>{}</strong>: {}").format(*note) for note in notes]),
     ]
@@ -64,19 +74,19 @@ def comparison_report(runs: Sequence[Facts], **how: Any) -> Html:
     return page(title, f"a comparison of {counted(len(runs), 'run')}", under, summary, sections)
 
 
-def _found(runs: Sequence[Facts], **how: Any) -> Comparison | str:
-    """The comparison of runs, or the reason why there is none."""
+def _found(runs: Sequence[Any], is_asked: bool = True, **how: Any) -> Comparison | str:
+    """The comparison of runs, or the reason why there is none. It raises for what the user asked for (`is_asked`)."""
     try:
-        return compare(*(facts.given for facts in runs), **how)
+        return compare(*runs, **how)
     except (ValueError, FileNotFoundError) as error:
-        if any(how.values()):  # what the user asked for
+        if is_asked and any(how.values()):
             raise
         return str(error)
 
 
 def _compared(facts: Facts, first: Facts) -> dict[str, Any]:
     """The comparison of a run with the first one; `reason` says why there is none."""
-    found = _found([facts, first])
+    found = _found([facts.given, first.given])
     return {"reason": found} if isinstance(found, str) else {**_against(found, 0, 1), "notes": found.notes}
 
 
@@ -109,7 +119,7 @@ def _groups_section(found: Comparison) -> Section:
         picture = interval_mark(*of_group["IQM"], scale)
         rows.append([Cell(tag("strong", name), class_="keep"), len(group.runs), iqm, picture, *cells])
     first, *others = AGGREGATES
-    pairs = [
+    between = [
         [f"{names[a]} vs. {names[b]}", *_pair_cells(found.against(a, b))]
         for a, b in itertools.combinations(range(len(names)), 2)
     ]
@@ -118,7 +128,9 @@ def _groups_section(found: Comparison) -> Section:
     parts = [
         soft("Normalized scores over all environments, which count equally, with 95 % intervals over seeds."),
         table(["", "runs", first, "", *others], rows, sortable=True),
-        table(["", f"mean difference of {what}", "pairs", "probability that the first is better"], pairs),
+        table(["", f"mean difference of {what}", "pairs", "probability that the first is better"], between)
+        if between
+        else None,
         legend(profile_chart(found, names).legend),
         panels(make(found, names)._replace(legend=()) for make in (profile_chart, efficiency_chart)),
         soft(" ".join(about)),

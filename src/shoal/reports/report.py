@@ -12,6 +12,7 @@ from shoal.reports.study import is_study, study_report
 from shoal.specs.disk import replace
 from shoal.training.compare import given_runs
 from shoal.training.folder import RunFolder, locate
+from shoal.training.suite_folder import expanded, is_suite
 
 NAME = "report.html"
 
@@ -33,7 +34,7 @@ def report(
 
     A run may be unfinished, or miss its figures, curves or summary: the page then says so. `trust_source` is as in
     `shoal.load_result`, for an evolution whose found values need a Python file of your own. `group`, `label` and
-    `reference` are those of `shoal.compare`, for several runs.
+    `reference` are those of `shoal.compare`, for several runs. The folder of a suite stands for its runs.
 
     Raises FileNotFoundError for what is no run, DamagedError for a damaged spec, ValueError for a study among several
     folders, and PermissionError if the page cannot be written.
@@ -41,19 +42,22 @@ def report(
     if not (what or label):
         raise ValueError("there is nothing to report: give at least one run folder.")
     how = {"group": group, "label": label, "reference": reference}
-    alone = [getattr(run, "folder", run) for run in what]
-    folders = given_runs(what, label or {}) if len(alone) > 1 or label else alone
+    whole = expanded(what, label or {}, is_grouped=bool(group))
+    suites = [folder for run in what if is_suite(folder := getattr(run, "folder", run))]
+    alone = [getattr(run, "folder", run) for run in whole.runs]
+    folders = given_runs(whole.runs, whole.label) if len(alone) > 1 or whole.label else alone
     studies = [folder for folder in folders if is_study(locate(folder))]
     if studies and len(folders) > 1:
         raise ValueError(f"{studies[0]} is a study, and a study has a report of its own: leave the others out.")
-    if len(folders) == 1 and (unused := [name for name, value in how.items() if value]):
+    if len(folders) == 1 and not suites and (unused := [name for name, value in how.items() if value]):
         raise ValueError(f"{unused[0]} is for a report of several runs: give more of them, or leave it out.")
     if studies:
         made = study_report(locate(folders[0]))
     else:
         runs = [Facts(folder, trust_source=trust_source) for folder in folders]
-        made = run_report(runs[0]) if len(runs) == 1 else comparison_report(runs, **how)
-    return _write(Path(out) if out else _default(folders), made)
+        is_alone = len(runs) == 1 and not suites
+        made = run_report(runs[0]) if is_alone else comparison_report(runs, what, suites, **how)
+    return _write(Path(out) if out else _default(suites or folders), made)
 
 
 def _default(folders: list[Any]) -> Path:

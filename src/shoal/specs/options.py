@@ -183,6 +183,8 @@ class CommandOptions:
     root: str = option("runs", metavar="DIR", help="parent folder of run folders")
     resume: str = option("", metavar="RUN", help="continue the run in this folder, bit for bit")
     preset: str = option("", help="a variant of the environment's preset, or `none`")
+    suite: str = option("", help="train in all environments of a suite: a name (`shoal suites`), or FILE.toml")
+    skip_unfit: bool = option(False, help="with --suite: leave out environments in which the agent cannot act")
     found: str = option("", metavar="RUN", help="take the hyperparameters that `shoal evolve` found in this run")
     figures: bool = option(True, help="make no figures")
     progress: bool = option(True, help="print only warnings until the end")

@@ -22,7 +22,6 @@ import jax
 
 from shoal.core.agent import Agent
 from shoal.core.errors import unknown_name
-from shoal.core.keys import make_key
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import static_fields
@@ -31,6 +30,7 @@ from shoal.envs.bsuite.logbook import Logbook, logbooks_in
 from shoal.envs.bsuite.scores import TAGS, finished, score, tag_scores
 from shoal.specs.sources import check_sources, parts_of
 from shoal.specs.spec import RunSpec, run_name
+from shoal.studies.suite_file import start_error
 from shoal.studies.tracked import run_sinks
 from shoal.tracking.events import Event, Message, Sink, Sinks
 from shoal.tracking.progress import PlainLines, StillCompiling, Warnings
@@ -251,11 +251,7 @@ def chosen_experiments(wanted: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _start_error(experiment: str) -> str:
     """The error that an experiment's environment raises at the start, such as a missing file; "" if there is none."""
-    try:
-        jax.eval_shape(make(bsuite_id(experiment, 0)).init, make_key(0))
-    except ValueError as error:
-        return str(error)
-    return ""
+    return start_error(make(bsuite_id(experiment, 0)))
 
 
 def _begin(folder: RunFolder, request: Request) -> None:

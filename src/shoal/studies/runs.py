@@ -21,6 +21,7 @@ from shoal.training.loop import Run
 from shoal.training.own_code import check_user_env
 from shoal.training.plan import Plan
 from shoal.training.processes import group
+from shoal.training.program_store import ProgramStore
 from shoal.training.result import Result
 from shoal.training.sharing import check_same_run, leading, run_follower
 from shoal.viz.figure_sink import FigureSink
@@ -168,10 +169,12 @@ def run_job(
     sinks: Sequence[Sink] = (),
     track: Track = None,
     within: Path | None = None,
+    store: ProgramStore | None = None,
 ) -> Result:
     """Run a planned job to its end, in a folder. With `figures`, draw its learning curves and videos at the end.
 
-    `track` is as in `train`; `within` is the folder of the command, where it has several runs.
+    `track` is as in `train`; `within` is the folder of the command, where it has several runs, and `store` has the
+    programs that they share.
 
     Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.check_same_run`).
     """
@@ -185,5 +188,9 @@ def run_job(
         run = Run(plan, folder, all_sinks, group())
         for note in job.notes:
             run.sinks.say(note)
+        if store is not None:
+            store.lend(run)
         run.train(resume=resume)
+        if store is not None:
+            store.take_back(run)
     return Result(folder.path, job.agent, job.env)

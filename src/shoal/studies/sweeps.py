@@ -1,11 +1,10 @@
-"""Several runs, one folder each: several environments, or several values of static fields.
+"""Several runs, one folder each: several environments, or several values of static fields. A suite is in `suites.py`.
 
 Settings that differ in hyperparameters only are trained in one program (`shoal.train`). Each value of a static field,
 such as `num_envs`, and each environment needs a program and a run of its own.
 """
 
 import itertools
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Any, NamedTuple
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.core.errors import unknown_name
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.struct import static_fields
 from shoal.specs.arguments import explaining_arguments
 from shoal.specs.settings import is_of_env, is_static_part, join, part, split
-from shoal.specs.spec import file_name, run_name
+from shoal.specs.spec import file_name
 from shoal.studies.runs import run_job, train
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
@@ -30,6 +28,7 @@ from shoal.training.jobs import ARGUMENTS, Job, make_job
 from shoal.training.own_code import check_user_env
 from shoal.training.plan import Plan
 from shoal.training.processes import group
+from shoal.training.program_store import ProgramStore
 from shoal.training.result import Result
 from shoal.training.sharing import check_same_run, run_follower
 
@@ -83,16 +82,16 @@ class Batch(NamedTuple):
             return
         root = Path(root or "runs")
         base = RunFolder(named(root, name)) if name else new_folder(root, self.title)
+        how = {"figures": figures, "sinks": sinks, "track": track, "store": ProgramStore(self.plans)}
         for task, folder in zip(self.tasks, self.folders(base), strict=True):
             within = base.path if len(self.tasks) > 1 else None
-            yield run_job(task.job, task.plan, folder, figures=figures, sinks=sinks, track=track, within=within)
+            yield run_job(task.job, task.plan, folder, within=within, **how)
 
 
 def plan_all(
     agent: str | Agent,
     envs: str | Env | Sequence[str | Env],
     *,
-    title: str = "",
     check: bool = True,
     devices: int = 0,
     memory_limit_gb: float = 0,
@@ -105,20 +104,39 @@ def plan_all(
     several = [envs] if isinstance(envs, (str, Env)) else list(envs)
     if not several:
         raise ValueError("envs is empty: name at least one environment.")
-    arguments: dict[str, Any] = dict(options)
+    how = {"check": check, "devices": devices, "memory_limit_gb": memory_limit_gb}
     tasks: list[Task] = []
     for env in several:
-        for chosen, parts in _variants(agent, env, arguments):
-            job = make_job(agent, env, **{**arguments, **parts})
-            words = [f"{name}={value}" for name, value in chosen.items()]
-            label = ",".join([job.spec.env_name, *words] if len(several) > 1 else words)
-            if label in [task.label for task in tasks]:
-                raise ValueError(f"{label} is given twice, and two runs cannot share a folder: give each value once.")
-            if check:
-                check_user_env(job.first.env)
-            tasks.append(Task(label, job, job.plan(devices, memory_limit_gb)))
-    spec = tasks[0].job.spec
-    return Batch(tasks, run_name(spec.agent, title) if title else spec.default_name)
+        for task in plan_env(agent, env, is_named=len(several) > 1, **how, **options):
+            if task.label in [other.label for other in tasks]:
+                raise ValueError(
+                    f"{task.label} is given twice, and two runs cannot share a folder: give each value once."
+                )
+            tasks.append(task)
+    return Batch(tasks, tasks[0].job.spec.default_name)
+
+
+def plan_env(
+    agent: str | Agent,
+    env: str | Env,
+    *,
+    is_named: bool = False,
+    check: bool = True,
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+    **options: Any,
+) -> Iterator[Task]:
+    """Plan the runs in one environment, one for every combination of static values; the others are as in `plan_all`.
+
+    With `is_named` their labels begin with the environment.
+    """
+    for chosen, parts in _variants(agent, env, options):
+        job = make_job(agent, env, **{**options, **parts})
+        words = [f"{name}={value}" for name, value in chosen.items()]
+        if check:
+            check_user_env(job.first.env)
+        label = ",".join([job.spec.env_name, *words] if is_named else words)
+        yield Task(label, job, job.plan(devices, memory_limit_gb))
 
 
 @partial(explaining_arguments, also=KEYWORDS)
@@ -134,39 +152,15 @@ def train_all(agent: str | Agent, envs: str | Env | Sequence[str | Env], **optio
     `folder` and `resume`. All runs are planned before the first is compiled, so mistakes are reported first. Raises
     `Stopped` after a signal such as Ctrl-C.
     """
-    return _train_batch(agent, envs, options)
-
-
-@partial(explaining_arguments, also=KEYWORDS)
-@checked_kinds(like=train)
-def train_suite(agent: str | Agent, suite: str, **options: Any) -> list[Result]:
-    """Train one agent in every environment of a named set, such as "classic": a run folder and a result for each.
-
-    The options are those of `train_all`. Raises UnknownNameError, which lists the sets, for an unknown one.
-    """
-    return _train_batch(agent, suite_of(suite), options, title=suite)
-
-
-def _train_batch(
-    agent: str | Agent, envs: str | Env | Sequence[str | Env], options: Mapping[str, Any], title: str = ""
-) -> list[Result]:
     keep_programs()
-    batch = plan_all(agent, envs, title=title, **{n: value for n, value in options.items() if n not in OF_FOLDERS})
+    batch = plan_all(agent, envs, **{name: value for name, value in options.items() if name not in OF_FOLDERS})
+    return list(batch.train(**of_folders(options)))
+
+
+def of_folders(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say how and where planned runs are trained, with a sink for progress."""
     own = {name: options[name] for name in ("name", "root", "figures", "track") if name in options}
-    return list(batch.train(sinks=[shown(options.get("progress", True)), *options.get("sinks", ())], **own))
-
-
-def suites() -> dict[str, Any]:
-    """The named sets of environments, by name: a dict with its `summary` and its `envs`."""
-    return tomllib.loads((Path(__file__).parent / "suites.toml").read_text())
-
-
-def suite_of(name: str) -> list[str]:
-    """The names of the environments of a set. Raises UnknownNameError for an unknown set."""
-    known = suites()
-    if name not in known:
-        raise unknown_name("suite", name, known, f"Suites are: {', '.join(known)}.")
-    return known[name]["envs"]
+    return {**own, "sinks": [shown(options.get("progress", True)), *options.get("sinks", ())]}
 
 
 def _variants(agent: str | Agent, env: str | Env, arguments: Mapping[str, Any]) -> Iterator[tuple[dict, dict]]:

@@ -16,6 +16,7 @@ from shoal.training.generations import is_evolution
 from shoal.training.records import member_scores
 from shoal.training.references import RANGE, Reference, read_references, reference_for
 from shoal.training.result import Result
+from shoal.training.suite_folder import expanded
 
 METRICS = ("last", "best", "whole")
 POINTS = 50  # of a curve
@@ -51,6 +52,9 @@ def compare(
     the target of `envs/references.toml`; or those of `reference`, a TOML file of your own; or, where neither knows the
     environment and with `reference="range"`, the lowest and the highest compared score.
 
+    The folder of a suite stands for its runs. Without `group` and `label` each suite is a group, and suites are
+    compared in the environments that all of them have; those without a reference are left out.
+
     Members with the same setting, seed and generator are paired. Every interval is a 95 % bootstrap interval over
     seeds, NaN with fewer than six in an environment. Members without a finite score are left out and counted.
     `notes` are sentences about unfinished runs, numbers of steps, and environments that differ.
@@ -62,7 +66,11 @@ def compare(
         raise ValueError(f"metric={metric!r} is unknown. Choose one of {', '.join(METRICS)}.")
     if group and label:
         raise ValueError("group and label both say what is compared: give one of them.")
-    given = given_runs(runs, label or {})
+    whole = expanded(runs, label or {}, is_grouped=bool(group))
+    label, known = whole.label, _references(reference, whole.references)
+    given = given_runs(whole.runs, label)
+    if whole.has_suites and known is not None:
+        given = _with_reference(given, known, whole.notes)
     if len(given) == 1 and not (group or label):
         raise ValueError("compare needs a second run folder, or --group HYPERPARAMETER for the settings of one run.")
     results = [Result(folder) for folder in given]
@@ -74,7 +82,7 @@ def compare(
     by_run = not (group or label) and (len(given) == 2 or len({env_key(r.spec) for r in results}) == 1)
     is_pooled = by_run and len(given) == 2  # also over environments that differ
     path = "" if by_run or label else (group or "agent").replace("-", "_")
-    labels = {_resolved(run): name for name, of_name in (label or {}).items() for run in of_name}
+    labels = {_resolved(run): name for name, of_name in label.items() for run in of_name}
     members = []
     for number, (name, run) in enumerate(zip(given, results, strict=True)):
         of_run = labels[_resolved(name)] if labels else name
@@ -83,8 +91,9 @@ def compare(
             key = None if is_pooled else env_key(run.spec, values, path)
             members.append(_Member(number, m, _seed_name(run, values, path, is_pooled), own, key, float(score)))
     shown = letters(len(given)) if by_run else given
-    notes = _unfinished(shown, results) + (_differing_environments(shown, results) if is_pooled else [])
-    environments = _environments(members, results, reference, notes)
+    notes = whole.notes + _unfinished(shown, results)
+    notes += _differing_environments(shown, results) if is_pooled else []
+    environments = _environments(members, results, known, notes)
     names = dict.fromkeys(member.group for member in members)
     if len(names) == len(environments) == 1:
         raise ValueError(
@@ -93,6 +102,26 @@ def compare(
         )
     groups = tuple(_group(name, members, given, results, environments) for name in names)
     return Comparison(metric, tuple(environments.values()), groups, tuple(notes), by_run)
+
+
+def _references(reference: Path | str, of_suites: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the user's own references, by default those of the suites; None: the range of the scores is asked for."""
+    if str(reference) == RANGE:
+        return None
+    return read_references(reference) if reference else of_suites
+
+
+def _with_reference(given: list[str], own: Mapping[str, Any], notes: list[str]) -> list[str]:
+    """Return the runs in environments with a reference, and note the others; all runs if none has one."""
+    specs = {run: Result(run).spec for run in given}
+    keys = [env_key(spec) for spec in specs.values()]
+    names = {run: env_label(env_key(spec), keys) for run, spec in specs.items()}
+    kept = [run for run, spec in specs.items() if reference_for(names[run], spec, own) is not None]
+    if not kept or len(kept) == len(given):
+        return given
+    missing = dict.fromkeys(names[run] for run in given if run not in kept)
+    notes.append(f"left out, because random play or a target is not known: {', '.join(missing)}")
+    return kept
 
 
 def letters(count: int) -> list[str]:
@@ -148,10 +177,13 @@ def _named_value(run: Result, path: str, values: Mapping[str, Any]) -> str:
 
 
 def _environments(
-    members: Sequence[_Member], results: Sequence[Result], reference: Path | str, notes: list[str]
+    members: Sequence[_Member], results: Sequence[Result], references: Mapping[str, Any] | None, notes: list[str]
 ) -> dict[Any, Environment]:
-    """Return the environments by their keys, in their alphabetical order. Adds notes about numbers of steps."""
-    own = read_references(reference) if reference and str(reference) != RANGE else {}
+    """Return the environments by their keys, in their alphabetical order. Adds notes about numbers of steps.
+
+    `references` are the user's own; None: scores are normalized by their range.
+    """
+    own = references or {}
     found = {}
     keys = sorted({member.env for member in members}, key=str)  # they share a stream of random numbers
     for key in keys:
@@ -165,7 +197,7 @@ def _environments(
                 "scores are from the end of each run"
             )
         swept = any(each.startswith("env.") for run in runs for each in run.spec.varying)
-        is_known = str(reference) != RANGE and (name in own or not swept and _are_alike(runs))
+        is_known = references is not None and (name in own or not swept and _are_alike(runs))
         known = reference_for(name, runs[0].spec, own) if is_known else None
         scores = np.array([member.score for member in inside])
         found[key] = Environment(name, known or _range(scores, name, own), np.linspace(0, min(ends), POINTS + 1)[1:])

@@ -199,13 +199,30 @@ def job_from_spec(path: Path | str, *, trust_source: bool = False, **changes: An
         return folder.read_json("spec.json" if folder.path == path or str(path).startswith(NAMED) else path.name)
 
     spec = RunSpec.from_json(group().shared("the spec to repeat", read))
-    check_opaque_parts(spec, str(path))
-    spec = with_trusted_files(spec, folder.path, trust_source=trust_source)
     if "init" in changes:
         changes["init"] = _shared_init(changes["init"])
+    return job_of(spec, folder.path, where=str(path), trust_source=trust_source, **changes)
+
+
+def job_of(
+    spec: RunSpec,
+    folder: Path,
+    agent: Agent | None = None,
+    env: Env | None = None,
+    *,
+    where: str = "",
+    trust_source: bool = False,
+    **changes: Any,
+) -> Job:
+    """Return the job of a new run with a spec that is in a file of `folder`, where copies of the user's files are.
+
+    `agent` and `env` are needed where no file can describe them. `changes` are fields of `RunSpec`.
+    """
+    check_opaque_parts(spec, where or str(folder), agent, env)
+    spec = with_trusted_files(spec, folder, agent, env, trust_source=trust_source)
     spec = dataclasses.replace(spec, **changes)
-    pair = template(spec)
-    return Job(with_sources(described(spec, pair)), pair=pair)
+    pair = template(spec, agent, env)
+    return Job(with_sources(described(spec, pair)), agent, env, pair=pair)
 
 
 def _check_selector(spec: RunSpec) -> None:

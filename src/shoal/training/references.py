@@ -48,6 +48,12 @@ def read_references(path: Path | str) -> dict[str, dict[str, float]]:
         raise FileNotFoundError(f"{path} does not exist. {ADVICE}") from None
     except (ValueError, OSError) as error:  # of the encoding too
         raise ValueError(f"{path} is no TOML: {error}. {ADVICE}") from error
+    check_references(tables, path)
+    return tables
+
+
+def check_references(tables: Mapping[str, Any], path: Path | str) -> None:
+    """Raise ValueError unless the tables of the file at `path` have the form of references."""
     for name, table in tables.items():
         if not isinstance(table, Mapping):
             raise ValueError(f"{path}: {name} stands outside of a table. {ADVICE}")
@@ -55,7 +61,6 @@ def read_references(path: Path | str) -> dict[str, dict[str, float]]:
             is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
             if key not in ("random", *TARGETS) or not is_number:
                 raise ValueError(f'{path}: {key} = {value!r} of "{name}" is not known. {ADVICE}')
-    return tables
 
 
 @functools.cache

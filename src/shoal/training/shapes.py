@@ -185,6 +185,13 @@ FILES: dict[str, Any] = {
         ),
         "tags": Each(UNKNOWN),
     },
+    "suite.json": {
+        "suite": str,
+        "agent": str,
+        "runs": Each({"folder": str, "spec": dict}),
+        "left_out": Each(str),
+        "references": Each(Each(NUMBER)),
+    },
     "manifest.json": {
         "format": int,
         "sha256": str,
