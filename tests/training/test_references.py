@@ -1,14 +1,19 @@
 """The scores between which returns are normalized."""
 
+import functools
+import itertools
 import json
+from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shoal.core.registry import ENVS
 from shoal.specs.describe import describe_fields
 from shoal.specs.spec import RunSpec
 from shoal.training.references import known_references, read_references, reference_for, target_of
+from value_iteration import value_iteration
 
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "results" / "random-play.json"
 
@@ -65,3 +70,46 @@ def test_files_of_another_form_are_refused(text, message, tmp_path):
 def test_a_reference_needs_random_play_below_its_target(table):
     with pytest.raises(ValueError, match='the reference of "Mine" needs random and a target that is larger'):
         reference_for("Mine", RunSpec("ppo", "my.py:Mine"), {"Mine": table})
+
+
+CARDS = [(card, (4 if card == 10 else 1) / 13) for card in range(1, 11)]  # of an infinite deck, with probabilities
+
+
+@functools.cache
+def dealer(total, has_ace):
+    """The probabilities of the dealer's final sums from 17 on, 0 for a bust."""
+    shown = total + 10 if has_ace and total <= 11 else total
+    if shown >= 17:
+        return {shown if shown <= 21 else 0: 1.0}
+    found = defaultdict(float)
+    for card, probability in CARDS:
+        for end, of_end in dealer(total + card, has_ace or card == 1).items():
+            found[end] += probability * of_end
+    return dict(found)
+
+
+@functools.cache
+def best_value(total, has_ace, up):
+    """The expected return of the best play with a hand against the dealer's visible card."""
+    shown = total + 10 if has_ace and total <= 11 else total
+    if shown > 21:
+        return -1.0
+    ends = [(p * q, end) for card, p in CARDS for end, q in dealer(up + card, 1 in (up, card)).items()]
+    stick = sum(p * np.sign(shown - end) for p, end in ends)
+    return max(stick, sum(p * best_value(total + card, has_ace or card == 1, up) for card, p in CARDS))
+
+
+def value_of_deal(first, second, up):
+    """That of two cards; a natural wins against everything except another one."""
+    if {first, second} == {1, 10}:
+        return 1 - {1: 4 / 13, 10: 1 / 13}.get(up, 0)
+    return best_value(first + second, 1 in (first, second), up)
+
+
+def test_the_largest_returns_of_toy_text_follow_from_the_rules():
+    deals = itertools.product(CARDS, repeat=3)
+    blackjack = sum(p * q * r * value_of_deal(a, b, up) for (a, p), (b, q), (up, r) in deals)
+    assert known_references()["Blackjack-v1"]["largest"] == pytest.approx(blackjack, abs=5e-5)
+    model = ENVS["CliffWalkingSlippery-v1"].build().model()
+    start = value_iteration(model, 1.0, tolerance=1e-7)[36].max()  # the cell at the lower left
+    assert known_references()["CliffWalkingSlippery-v1"]["largest"] == pytest.approx(start, abs=5e-4)
