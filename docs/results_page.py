@@ -109,7 +109,9 @@ def _unbroken(text: str) -> str:
 def _target(preset: str, env: str) -> str:
     known = known_references()
     target = target_of(known.get(preset, known.get(env, {})))
-    return f"{'solved at' if target[0] == 'solved' else target[0]} {target[1]:g}" if target else ""
+    if target is None or target[0] == "target":  # which is chosen for normalization, and no fact of the environment
+        return ""
+    return f"{'solved at' if target[0] == 'solved' else target[0]} {target[1]:g}"
 
 
 def _levels(levels: list[dict[str, Any]]) -> str:

@@ -228,6 +228,9 @@ def test_a_suite_that_was_stopped_between_two_runs_goes_on(tmp_path, tables):
     assert bits(tmp_path / "part") == bits(tmp_path / "whole")
     np.testing.assert_equal(again.scores, whole.scores)  # NaN, of intervals of two seeds, is equal to itself
     assert shoal.train_suite(resume=tmp_path / "part", **SILENT).programs == 0  # all runs are finished
+    for given in ({"steps": 512}, {"suite": "classic"}, {"agent": "ppo"}, {"name": "other"}):
+        with pytest.raises(ValueError, match=f"{next(iter(given))}=.* is for a new run; resume continues"):
+            shoal.train_suite(resume=tmp_path / "part", **given)
 
 
 def test_a_run_that_is_not_the_suites_is_refused(tmp_path, tables):

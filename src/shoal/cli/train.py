@@ -349,7 +349,7 @@ def _resume_suite(options: argparse.Namespace, changes: dict[str, Any]) -> None:
     for name in [*(kind for kind in ("agent", "env") if getattr(options, kind)), *changes]:
         what = getattr(options, name) if name in ("agent", "env") else f"--{name.replace('_', '-')}"
         raise ValueError(f"{options.resume} is a suite, which --resume continues as it is: leave {what} out.")
-    planned = plan_resumed(options.resume, trust_source=options.trust_source)
+    planned = plan_resumed(options.resume, trust_source=options.trust_source, **given(options, *PLACED))
     if options.dry_run:
         _describe_suite(planned, Path(options.resume).parent)
         return

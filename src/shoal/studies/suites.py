@@ -26,7 +26,7 @@ from shoal.tracking.request import Track
 from shoal.training.claim import locked
 from shoal.training.folder import RunFolder, few, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
-from shoal.training.jobs import job_of, job_to_resume
+from shoal.training.jobs import job_of, job_to_resume, refuse_on_resume
 from shoal.training.processes import group
 from shoal.training.program_store import ProgramStore
 from shoal.training.result import Result
@@ -34,6 +34,9 @@ from shoal.training.sharing import check_same_run, run_follower
 from shoal.training.stopping import Stopped
 from shoal.training.suite_folder import SCORES, SUITE, SuiteFolder, is_suite
 from shoal.training.suite_scores import SuiteScores, as_json, suite_scores
+
+PLACED = ("devices", "memory_limit_gb")
+ON_RESUME = ("figures", "progress", "sinks", "track", "check", "trust_source", *PLACED)  # options that may be given
 
 
 class PlannedSuite(NamedTuple):
@@ -91,7 +94,10 @@ def train_suite(
     """
     trust_source = options.get("trust_source", False)
     if resume is not None:
-        planned = plan_resumed(resume, agent if isinstance(agent, Agent) else None, trust_source=trust_source)
+        given = {"suite": suite, "skip_unfit": skip_unfit or None, "agent": agent if isinstance(agent, str) else None}
+        refuse_on_resume(resume, **given, **{name: options[name] for name in options if name not in ON_RESUME})
+        placed = {name: options[name] for name in PLACED if name in options}
+        planned = plan_resumed(resume, agent, trust_source=trust_source, **placed)  # type: ignore[arg-type]  # no name
     elif agent is None or suite is None:
         raise TypeError('train_suite needs an agent and a suite: shoal.train_suite("ppo", "classic").')
     else:
@@ -129,12 +135,21 @@ def plan_suite(agent: str | Agent, suite: Suite, *, skip_unfit: bool = False, **
     return PlannedSuite(suite.name, tasks[0].job.spec.agent, tasks, {**left_out, **unfit}, suite.references)
 
 
-def plan_resumed(folder: Path | str, agent: Agent | None = None, *, trust_source: bool = False) -> PlannedSuite:
+def plan_resumed(
+    folder: Path | str,
+    agent: Agent | None = None,
+    *,
+    trust_source: bool = False,
+    devices: int = 0,
+    memory_limit_gb: float = 0,
+) -> PlannedSuite:
     """Plan the runs of a suite that are not finished, as its `suite.json` says. `agent` is that of all runs.
 
-    Raises FileNotFoundError if the folder is not that of a suite, and UntrustedError if it names code without the
-    user's consent.
+    Raises FileNotFoundError if the folder is not that of a suite, UntrustedError if it names code without the user's
+    consent, and ValueError in one of several processes.
     """
+    if group().size > 1:
+        raise ValueError(f"{folder} is a suite, which several processes cannot resume: resume each of its runs.")
     suite, tasks = SuiteFolder(folder), []
     for label, data in suite.specs.items():
         of_run = suite.folders[label]
@@ -149,7 +164,7 @@ def plan_resumed(folder: Path | str, agent: Agent | None = None, *, trust_source
         else:
             spec = RunSpec.from_json(data)
             job = job_of(spec, suite.path, agent, where=str(suite.path / SUITE), trust_source=trust_source)
-        tasks.append(Task(label, job, job.plan(resume=of_run.has("spec.json"))))
+        tasks.append(Task(label, job, job.plan(devices, memory_limit_gb, resume=of_run.has("spec.json"))))
     return PlannedSuite(suite.name, suite.agent, tasks, suite.left_out, suite.references)
 
 
