@@ -12,7 +12,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import evaluate
-from shoal.studies.sweeps import suites
+from shoal.studies.suite_file import suites
 
 # Lowest success rate that each preset must reach.
 PROMISED = dict.fromkeys(suites()["minigrid-10"]["envs"], 0.95)

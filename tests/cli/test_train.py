@@ -131,7 +131,7 @@ def test_negative_numbers_and_tuples_are_values(capsys):
 @pytest.mark.sampled
 @pytest.mark.parametrize(("name", "runs"), [("classic", 5), ("minigrid-10", 10)])
 def test_a_suite_makes_one_run_for_each_environment(name, runs, capsys):
-    from shoal.studies.sweeps import suites
+    from shoal.studies.suite_file import suites
 
     _, out, _ = say(capsys, "train", "ppo", "--suite", name, "--dry-run")
     assert all(env in ENVS and env in out for env in suites()[name]["envs"]) and f"dry run: {runs} runs" in out
