@@ -111,7 +111,7 @@ def _columns(facts: Facts, latest: np.ndarray) -> dict[Any, list[Any]]:
     if not facts.selector:
         settings = np.repeat(np.array(facts.spec.settings(), object), facts.spec.seeds)
         found |= {code(path): [cell(setting[path]) for setting in settings] for path in settings[0]}
-        found["seed"] = [cell(member % facts.spec.seeds) for member in numbers]
+        found["seed"] = [cell(facts.spec.seed_indices[member % facts.spec.seeds]) for member in numbers]
     elif "occupant" in facts.curves:
         occupants = facts.curves["occupant"][-1].tolist()
         found["occupant"] = [Cell("idle", -1) if occupant < 0 else cell(occupant) for occupant in occupants]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
+MOST_SEEDS = 2**31  # seed indices are int32
 WHAT, OUT, HOW = "what to run", "what to write", "how to run it"  # the groups of flags
 SEARCH, SAMPLING = "what to search", "how to search"
 METAVARS = {int: "N", float: "X"}  # by the type of the default
@@ -77,6 +78,15 @@ class RunOptions(Options):
     first_steps: int = option(0, least=0, is_omitted=True, help="of a run that was extended: its steps before that")
     seeds: int = option(1, least=1, group=WHAT, help="members for each setting")
     seed: int = option(0, group=WHAT, help="determines all random numbers")
+    first_seed: int = option(
+        0,
+        least=0,
+        most=MOST_SEEDS - 1,
+        group=WHAT,
+        help="index of the first seed: 8 more members of a run with 8 have --first-seed 8",
+        when_default="",
+        is_omitted=True,
+    )
     records: int = option(20, least=1, most=10**6, group=OUT, help="points of the curves, each with a checkpoint")
     evaluations: int = option(5, least=0, group=OUT, help="number of records with an evaluation")
     eval_episodes: int = option(100, least=1, most=10**6, group=OUT, help="per member and evaluation")
@@ -133,6 +143,11 @@ class RunOptions(Options):
 
         super().__post_init__()
         check_seed(self.seed)
+        if self.first_seed + self.seeds > MOST_SEEDS:
+            raise ValueError(
+                f"first_seed={self.first_seed} and seeds={self.seeds} number seeds up to "
+                f"{self.first_seed + self.seeds - 1:,}, and the largest number is {MOST_SEEDS - 1:,}: give fewer."
+            )
         if self.stop_at is not None:
             object.__setattr__(self, "stop_at", float(self.stop_at))
         if self.stop_at is not None and not math.isfinite(self.stop_at):

@@ -130,6 +130,11 @@ class RunSpec(RunOptions):
         return self.seeds if self.selector is None else self.members
 
     @property
+    def seed_indices(self) -> range:
+        """The numbers of the seeds of each setting; members are in their order."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
     def varying(self) -> list[str]:
         """The paths of the hyperparameters that differ between settings."""
         return [*join(self.sweep, self.env_sweep), *self.points]

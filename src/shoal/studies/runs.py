@@ -63,6 +63,7 @@ def train(  # noqa: PLR0913  # written out, for editors
     devices: int = 0,
     memory_limit_gb: float = 0,
     seed: int | None = None,
+    first_seed: int | None = None,
     records: int | None = None,
     evaluations: int | None = None,
     eval_episodes: int | None = None,
@@ -103,6 +104,8 @@ def train(  # noqa: PLR0913  # written out, for editors
 
     A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters. It is
     a name ("pbt", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or one of your own (`shoal.Selector`).
+
+    `first_seed=8` numbers the seeds from 8 on, so that `seeds=8` are eight more members of a run that has had eight.
 
     `stop_at=475` ends a member when an evaluation of it reaches this return: its weights stay as they are, and the run
     ends when all members have. With `stop_at_mean` the run ends when the mean over members does. `videos_every=N` makes

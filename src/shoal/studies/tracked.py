@@ -303,9 +303,14 @@ def children_of(spec: RunSpec, kind: str) -> list[Child]:
             for i, setting in enumerate(settings)
         ]
     if kind == "members":
-        members = [{**setting, "seed": seed} for setting in settings for seed in range(spec.members_of_setting)]
+        members = [{**setting, "seed": seed} for setting in settings for seed in _seeds_of(spec)]
         return [Child(f"member/{i}", setting_in_words(x), _rows(i, 1), _texts(x)) for i, x in enumerate(members)]
     return []
+
+
+def _seeds_of(spec: RunSpec) -> range:
+    """Return the numbers of the members of a setting: those of their seeds, or with a selector those of the slots."""
+    return spec.seed_indices if spec.selector is None else range(spec.members)
 
 
 def keep_state(sink: TrackerSink, folder: RunFolder, name: str, **state: Any) -> None:

@@ -261,9 +261,9 @@ def make_plan(
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
     records = _records(first_updates, spec.records, bound.steps_per_update)
-    roster = _first_roster(pairs, varying, spec.seeds)
+    roster = _first_roster(pairs, varying, spec.seed_indices)
     if selector is not None:
-        roster = roster._replace(seed_index=selector.first_seeds(roster.seed_index))
+        roster = roster._replace(seed_index=_seeds_of(selector, roster.seed_index, spec.first_seed))
     plan = Plan(
         spec=spec,
         agent=one.agent,
@@ -387,13 +387,24 @@ def of_all_sizes(pairs: list[AgentEnv], varying: Sequence[str]) -> AgentEnv:
     return AgentEnv(apply(AgentEnv(agents[0], envs[0]), columns).agent, _with_all_limits(envs))
 
 
-def _first_roster(pairs: list[AgentEnv], varying: Sequence[str], seeds: int) -> Roster:
+def _seeds_of(selector: Selector, seed_index: np.ndarray, first_seed: int) -> np.ndarray:
+    """Return the seed index [M] of the first members that a selector has, for those that follow from the spec."""
+    found = selector.first_seeds(seed_index)
+    if first_seed and not np.array_equal(found, seed_index):
+        raise ValueError(
+            f"first_seed={first_seed}: the selector {type(selector).__name__} numbers the seeds itself. Leave it out, "
+            f"and give another seed for other random numbers."
+        )
+    return found
+
+
+def _first_roster(pairs: list[AgentEnv], varying: Sequence[str], seeds: range) -> Roster:
     """Return the members that a run begins with: every setting with every seed, ordered by setting, then by seed."""
     rows = [in_numpy(pair) for pair in pairs]
-    seed_index = np.tile(np.arange(seeds, dtype=np.int32), len(pairs))
+    seed_index = np.tile(np.arange(seeds.start, seeds.stop, dtype=np.int32), len(pairs))
 
     def column(*values: Any) -> np.ndarray:
-        return np.repeat(np.stack(values), seeds, axis=0)
+        return np.repeat(np.stack(values), len(seeds), axis=0)
 
     def column_of(path: str) -> Any:
         # A hyperparameter may be a tree, such as the weights of a network; None is a value too.

@@ -105,7 +105,7 @@ class Result:
             return [{name: values[m].item() for name, values in newest.items()} for m in range(self.spec.members)]
         if exported := re.search(r"(?:^| )(occupant|seed)=(\d+)", self.exported.get("name", "")):
             return [{exported[1]: int(exported[2])}]
-        return [{**setting, "seed": seed} for setting in self.settings for seed in range(self.spec.seeds)]
+        return [{**setting, "seed": seed} for setting in self.settings for seed in self.spec.seed_indices]
 
     @cached_property
     def policies(self) -> Policies:
