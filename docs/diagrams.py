@@ -1,4 +1,4 @@
-"""Draw the diagrams of five pages of the documentation: SVG files in docs/images.
+"""Draw the diagrams of the pages of the documentation: SVG files in docs/images.
 
     python docs/diagrams.py
 
@@ -248,6 +248,50 @@ def branch() -> str:
     return svg(width, 232, "A run, and twins that leave it at a checkpoint", parts)
 
 
+def race() -> str:
+    """Three contestants, the batches of seeds that each one trains, and the looks after which pairs are decided."""
+    width, left, step, top = 760, 132, 66, 84
+    rows = (("ppo", "#0072b2", 5), ("a2c", "#009e73", 5), ("dqn", "#d55e00", 2))
+    parts = [text(left, 28, "the mean score of each contestant, over the seeds so far", 15, weight="bold", at="start")]
+    shown = (  # height of the mean after each look
+        (150, 128, 122, 118, 116),
+        (160, 152, 150, 152, 153),
+        (214, 222),
+    )
+    for (name, color, _), heights in zip(rows, shown, strict=True):
+        points = [(left + (k + 1) * step, top - 40 + height) for k, height in enumerate(heights)]
+        path = " L".join(f"{x:g} {y:g}" for x, y in points)
+        parts.append(f'<path d="M{path}" stroke="{color}" stroke-width="3" fill="none"/>')
+        for k, (x, y) in enumerate(points):
+            half = 34 / (k + 1) ** 0.5
+            parts.append(f'<path d="M{x:g} {y - half:g} L{x:g} {y + half:g}" stroke="{color}" stroke-width="2"/>')
+            parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="4" fill="{color}"/>')
+        parts.append(text(points[0][0] - 14, points[0][1] + (4 if name != "ppo" else -4), name, 14, color, at="end"))
+    for k in range(8):
+        x = left + (k + 1) * step
+        parts.append(
+            f'<path d="M{x} {top - 28} L{x} {top + 222}" stroke="{LINE}" stroke-width="1" stroke-dasharray="3 4"/>'
+        )
+        parts.append(text(x, top - 34, str(8 * (k + 1)), 13, FAINT))
+    parts.append(text(left - 14, top - 34, "seeds", 13, FAINT, at="end"))
+    parts.append(
+        text(
+            left + 2 * step + 8, top + 205, "look 2: dqn is worse than both; its slots are free", 13, FAINT, at="start"
+        )
+    )
+    parts.append(text(left + 5 * step + 8, top + 60, "look 5: ppo is better than a2c;", 13, FAINT, at="start"))
+    parts.append(text(left + 5 * step + 8, top + 78, "the race ends", 13, FAINT, at="start"))
+    for row, (name, color, batches) in enumerate(rows):
+        y = top + 244 + 34 * row
+        parts.append(text(left - 14, y + 17, name, 14, color, at="end"))
+        for k in range(8):
+            is_trained = k < batches
+            dashes = "" if is_trained else ' stroke-dasharray="3 4"'
+            parts.append(box(left + k * step + 3, y, step - 6, 26, PURE if is_trained else PAPER, dashes))
+            parts += [text(left + (k + 0.5) * step, y + 17, "8 seeds", 12)] * is_trained
+    return svg(width, top + 360, "A race of three contestants, with a look after every eight seeds", parts)
+
+
 if __name__ == "__main__":
     drawings = {
         "packages": packages,
@@ -256,6 +300,7 @@ if __name__ == "__main__":
         "cheap-talk": cheap_talk,
         "verify": verify,
         "branch": branch,
+        "race": race,
     }
     for name, draw in drawings.items():
         (IMAGES / f"{name}.svg").write_text(draw())

@@ -87,6 +87,8 @@ from .studies.branches import branch as branch
 from .studies.bsuite import BsuiteResult as BsuiteResult
 from .studies.bsuite import bsuite as bsuite
 from .studies.evolution import evolve as evolve
+from .studies.race import RaceResult as RaceResult
+from .studies.race import race as race
 from .studies.runs import train as train
 from .studies.study import StudyResult as StudyResult
 from .studies.suite_file import suites as suites

@@ -141,6 +141,7 @@ def test_the_interval_excludes_zero_where_the_pair_is_decided():
         assert low < now.mean() < high
     assert interval(differences[:8], Design((8, 800)), 0.05) == (-np.inf, np.inf)
     assert np.isnan(interval(np.full(4, np.nan), Design((4,)), 0.05)).all()
+    assert interval(np.zeros(8), Design((8,)), 0.05) == (0, 0)
 
 
 def test_looks_end_at_the_largest_number():

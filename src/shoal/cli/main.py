@@ -51,6 +51,7 @@ COMMANDS = {
     "plot": Command("shoal.cli.runs", "plot", "plot the learning curves of one or more runs"),
     "report": Command("shoal.cli.runs", "write_report", "write an HTML page about runs, a population or a study"),
     "compare": Command("shoal.cli.compare", "compare_runs", "compare runs or groups of runs, over many environments"),
+    "race": Command("shoal.cli.race", "race", "train seeds until it is decided which agent or setting is better"),
     "branch": Command("shoal.cli.branch", "branch", "continue a run from a checkpoint with twins that differ"),
     "verify": Command("shoal.cli.verify", "verify", "execute parts of a run again, and compare every bit"),
     "export": Command("shoal.cli.runs", "export", "write one member's policy to a small folder, to share it"),

@@ -4,9 +4,9 @@ import argparse
 from typing import Any
 
 from shoal.cli.parser import full_path, real_number, whole_number
-from shoal.specs.options import OF_COMMAND, OF_STUDY, OPTIONS
+from shoal.specs.options import OF_COMMAND, OF_RACE, OF_STUDY, OPTIONS
 
-DECLARED = {**OPTIONS, **OF_STUDY, **OF_COMMAND}
+DECLARED = {**OPTIONS, **OF_STUDY, **OF_RACE, **OF_COMMAND}
 READERS: dict[Any, Any] = {int: whole_number, str: str, float: real_number, float | None: real_number}  # by type
 
 

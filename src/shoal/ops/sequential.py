@@ -34,6 +34,7 @@ from jaxtyping import Float, Int8
 EXHAUSTIVE = 14  # seeds of which all sign vectors are tried
 SPENDING = 0.75  # exponent of (2): at 1, two learners could not be told apart after 8 of 64 seeds at the level 0.05
 PRECISION = 1e9  # sums are rounded to this share of the largest one, so that rounding makes no difference between ties
+TRIED_SHIFTS = 33  # of an interval, before its ends are searched between two of them
 NEVER = 10**9  # the look at which a test rejects that does not
 FIRST, SECOND, NO_DIFFERENCE, OPEN = "first", "second", "no difference", "open"  # outcomes of a pair
 
@@ -89,10 +90,10 @@ def sign_vectors(seeds: int, seed: int = 0) -> Int8[np.ndarray, "N seeds"]:
     the place of the data among them is random under the null hypothesis, and tests are exact for more seeds too.
     """
     first = min(seeds, EXHAUSTIVE)
-    bits = np.arange(2**first)[:, None] >> np.arange(first) & 1
-    later = np.random.default_rng(seed).integers(0, 2, (2**first, seeds - first))
+    bits = (np.arange(2**first)[:, None] >> np.arange(first) & 1).astype(np.int8)
+    later = np.random.default_rng(seed).integers(0, 2, (2**first, seeds - first), np.int8)
     later[0] = 0
-    signs = (1 - 2 * np.concatenate([bits, later], axis=1)).astype(np.int8)
+    signs = 1 - 2 * np.concatenate([bits, later], axis=1)
     signs.flags.writeable = False
     return signs
 
@@ -231,22 +232,26 @@ def interval(differences: Float[np.ndarray, "n"], design: Design, level: float) 
     known = differences[np.isfinite(differences)]
     if not known.size:
         return np.nan, np.nan
-    center, spread = float(known.mean()), float(np.ptp(known))
 
     def is_left(shift: float) -> bool:
         return path(statistics(differences - shift, design), design.shares, level).look == NEVER
 
-    if not is_left(center):
+    room = 1e-6 * max(float(np.ptp(known)), float(np.abs(known).max()), np.finfo(float).tiny)
+    evenly = np.linspace(known.min() - room, known.max() + room, TRIED_SHIFTS)
+    shifts: list[float] = sorted([*evenly.tolist(), float(known.mean())])
+    left = np.flatnonzero([is_left(shift) for shift in shifts])
+    if not left.size:
         return np.nan, np.nan
-    far = 2 * spread + 1e-9 * max(1.0, abs(center))
-    return tuple(_edge(is_left, center, center + sign * far, sign) for sign in (-1, 1))  # type: ignore[return-value]  # two
+    low, high = left[0], left[-1]
+    return (
+        _edge(is_left, shifts[low], shifts[low - 1]) if low else -np.inf,
+        _edge(is_left, shifts[high], shifts[high + 1]) if high + 1 < len(shifts) else np.inf,
+    )
 
 
-def _edge(is_left: Callable[[float], bool], inside: float, outside: float, sign: int) -> float:
-    """Return the last shift towards `outside` that is not rejected, to 1/1000 of the distance."""
-    if is_left(outside):
-        return sign * np.inf
-    for _ in range(12):
+def _edge(is_left: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return a shift between these two that is rejected, as its neighbor towards `inside` is not."""
+    for _ in range(8):
         middle = (inside + outside) / 2
         inside, outside = (middle, outside) if is_left(middle) else (inside, middle)
-    return outside
+    return float(outside) if abs(outside) > np.finfo(float).tiny else 0.0

@@ -15,6 +15,7 @@ MOST_STEPS = 10**15  # of a member; float64 still counts them exactly
 MOST_SEEDS = 2**31  # seed indices are int32
 WHAT, OUT, HOW = "what to run", "what to write", "how to run it"  # the groups of flags
 SEARCH, SAMPLING = "what to search", "how to search"
+RACE = "when the race is decided"
 METAVARS = {int: "N", float: "X"}  # by the type of the default
 
 
@@ -188,6 +189,35 @@ class StudyOptions(Options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RaceOptions(Options):
+    """When a race ends, and by which scores it decides. All of it is fixed before the first seed is trained."""
+
+    at_most: int = option(64, least=2, most=MOST_SEEDS, group=RACE, help="seeds of each contestant")
+    batch: int = option(8, least=1, group=RACE, help="seeds between two looks")
+    alpha: float = option(0.05, group=RACE, help="probability of a false decision in the whole race")
+    margin: float = option(0.0, group=RACE, help="a difference that is not worth knowing", when_default="default none")
+    fitness: str = option(
+        "last",
+        group=RACE,
+        help="score of a seed: last (evaluation), whole (mean return of the training), or reach:RETURN (steps to it)",
+    )
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for values out of bounds, and for a fitness that is unknown."""
+        super().__post_init__()
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha={self.alpha:g} must lie between 0 and 1: the probability of a false decision.")
+        if not 0 <= self.margin < math.inf:
+            raise ValueError(f"margin={self.margin:g} must be a finite number, 0 or more, in units of the score.")
+        if self.at_most < self.batch:
+            raise ValueError(
+                f"at_most={self.at_most} seeds end before the first look, which comes after batch={self.batch} seeds: "
+                f"give more seeds or a smaller batch."
+            )
+        target_of(self.fitness)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CommandOptions:
     """How and where the commands that train work. No file of a run has these options.
 
@@ -223,10 +253,28 @@ class CommandOptions:
 
 OPTIONS = {field.name: field for field in dataclasses.fields(RunOptions)}
 OF_STUDY = {field.name: field for field in dataclasses.fields(StudyOptions)}
+OF_RACE = {field.name: field for field in dataclasses.fields(RaceOptions)}
 OF_COMMAND = {field.name: field for field in dataclasses.fields(CommandOptions)}
 MAY_CHANGE = tuple(name for name, field in OPTIONS.items() if field.metadata["may_change"])
 MAY_CHANGE_OF_STUDY = tuple(name for name, field in OF_STUDY.items() if field.metadata["may_change"])
 GIVEN = tuple(name for name, field in OPTIONS.items() if field.metadata["group"])  # those that a user may set
+
+
+def target_of(fitness: str) -> float | None:
+    """Return the return that `reach:RETURN` names; None for `last` and `whole`. Raises ValueError for another text."""
+    if fitness in ("last", "whole"):
+        return None
+    kind, _, text = fitness.partition(":")
+    try:
+        target = float(text)
+    except ValueError:
+        target = math.nan
+    if kind != "reach" or not math.isfinite(target):
+        raise ValueError(
+            f"fitness={fitness!r:.60} is unknown: choose last (evaluation), whole (mean return of the training), or "
+            f"reach:RETURN (steps until an evaluation reaches this return), as in reach:475."
+        )
+    return target
 
 
 def _whole_number(name: str, value: Any) -> int:

@@ -14,7 +14,7 @@ import math
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +32,8 @@ from shoal.specs.sources import check_sources, parts_of
 from shoal.specs.spec import RunSpec, run_name
 from shoal.studies.suite_file import start_error
 from shoal.studies.tracked import run_sinks
-from shoal.tracking.events import Event, Message, Sink, Sinks
-from shoal.tracking.progress import PlainLines, StillCompiling, Warnings
+from shoal.tracking.events import Sink, Sinks
+from shoal.tracking.progress import OnlyMessages, PlainLines, StillCompiling, Warnings
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.claim import locked
 from shoal.training.folder import RunFolder, hash_of_spec, named, new_folder
@@ -193,7 +193,7 @@ def run_bsuite(
     if tracking is not None:
         experiment = tracking.experiment or f"{planned.request.agent.rpartition(':')[2]}/bsuite"
         tracking = dataclasses.replace(tracking, experiment=experiment)
-    root, agent, messages = Path(root), planned.request.agent, Sinks([_OnlyMessages(sink) for sink in sinks])
+    root, agent, messages = Path(root), planned.request.agent, Sinks([OnlyMessages(sink) for sink in sinks])
     given = resume or (named(root, name) if name else None)
     folder = RunFolder(given) if given else new_folder(root, run_name("bsuite", agent))
     if resume is None:
@@ -357,13 +357,3 @@ def _draw(folder: RunFolder, agent: str, content: dict[str, Any]) -> Path:
     is_complete = all(row["finished"] for row in content["experiments"].values())
     title = f"{agent} on bsuite" if is_complete else f"{agent} on a part of bsuite"
     return radar({agent: tags}, folder.figures / "radar.png", title)
-
-
-class _OnlyMessages(Sink):
-    """A sink that forwards the messages of the single programs to another sink, and ignores all other events."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-
-    def receive(self, event: Event) -> Message | Iterator[Message | None] | None:
-        return self._sink.receive(event) if isinstance(event, Message) else None

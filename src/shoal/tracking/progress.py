@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from shoal.tracking.events import Event, Message, Opened, Recorded, Sink, Started
@@ -28,6 +28,16 @@ class Warnings(Sink):
     def receive(self, event: Event) -> None:
         if isinstance(event, Message) and event.is_warning:
             print(f"shoal: {event.text}", file=sys.stderr, flush=True)
+
+
+class OnlyMessages(Sink):
+    """A sink that forwards the messages of the runs of a command to another sink, and ignores all other events."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def receive(self, event: Event) -> Message | Iterator[Message | None] | None:
+        return self._sink.receive(event) if isinstance(event, Message) else None
 
 
 class PlainLines(Sink):

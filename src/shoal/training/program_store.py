@@ -19,9 +19,12 @@ from shoal.training.population import Programs, kind_of
 class ProgramStore:
     """Gives a run the programs of an earlier one where they are the same. Runs that Python steps have none."""
 
-    def __init__(self, plans: Iterable[Plan]) -> None:
-        """Set up an empty store for runs of these plans, each of which will be trained once."""
-        self._waiting = Counter(map(program_key, plans))
+    def __init__(self, plans: Iterable[Plan] | None = None) -> None:
+        """Set up an empty store for runs of these plans, each of which will be trained once.
+
+        Without plans, all programs are kept.
+        """
+        self._waiting = None if plans is None else Counter(map(program_key, plans))
         self._kept: dict[Hashable, Programs] = {}
         self.compiled = 0  # how many sets of programs were compiled for these runs
 
@@ -33,10 +36,11 @@ class ProgramStore:
     def take_back(self, run: Run) -> None:
         """Keep the programs of a run that was trained, if a later one needs them."""
         programs, key = getattr(run.population, "programs", None), program_key(run.plan)
-        self._waiting[key] -= 1
         self.compiled += key not in self._kept
         self._kept.pop(key, None)
-        if programs is not None and self._waiting[key] > 0:
+        if self._waiting is not None:
+            self._waiting[key] -= 1
+        if programs is not None and (self._waiting is None or self._waiting[key] > 0):
             self._kept[key] = programs
 
 

@@ -170,6 +170,15 @@ FILES: dict[str, Any] = {
         "quick": bool,
         "seed": int,
     },
+    "race.json": {
+        "contestants": [{"name": str, "folder": str, "spec": dict}],
+        "options": {"at_most": int, "batch": int, "alpha": NUMBER, "margin": NUMBER, "fitness": str},
+        "assumption": str,
+        "looks": [{"look": int, "seeds": int, "first": str, "second": str, "outcome": str, "p": NUMBER}],
+        "pairs": [{"first": str, "second": str, "outcome": str, "seeds": int, "sentence": str}],
+        "scores": Each([UNKNOWN]),
+        "over": bool,
+    },
     "scores.json": {
         "experiments": Each(
             {
