@@ -1,6 +1,6 @@
 """Measure how often `shoal race` decides falsely, by simulation: races between learners that do not differ.
 
-    python benchmarks/race_errors.py [--races N] [--out FILE] [--table]
+    python benchmarks/race_errors.py [--races N] [--only SCORES] [--out FILE] [--table]
 
 Scores are normal, skewed (log-normal), bimodal (30 % of the seeds fail) or 0 and 1, or resampled from the 64 returns of
 real runs (benchmarks/results/race-comparisons.json, where it exists). Seeds are shared: half of the variance of what is
@@ -26,7 +26,6 @@ OUT, REAL = RESULTS / "race-errors.json", RESULTS / "race-comparisons.json"
 ALPHA, AT_MOST, BATCH = 0.05, 64, 8
 MARGIN = 0.3  # of the learners that differ by it; a standard deviation of the normal scores
 STEP = np.array([[MARGIN], [0.0]])
-KNOWN = []  # rows that were measured before
 SHAPES = {
     "normal": lambda z: 0.3 * z,
     "skewed": lambda z: 0.25 * (np.exp(z) - np.exp(0.5)),
@@ -69,13 +68,8 @@ def t_test_decides(scores):
         )
 
 
-def measure(about, scores_of, races, margin=0.0, with_t_test=True):
-    """The false decisions in so many races, with the 95 % interval of their probability (Clopper and Pearson).
-
-    Returns the row of the table, or the one in KNOWN with the same description.
-    """
-    if known := next((row for row in KNOWN if {**row, **about, "races": races} == row), None):
-        return known
+def measure(about, scores_of, races, margin):
+    """The false decisions in so many races, with the 95 % interval of their probability (Clopper and Pearson)."""
     random = np.random.default_rng([races, *map(ord, "".join(map(str, about.values())))])
     found = [scores_of(random) for _ in range(races)]
     wrong = {NO_DIFFERENCE} if margin else {FIRST, SECOND}
@@ -83,27 +77,38 @@ def measure(about, scores_of, races, margin=0.0, with_t_test=True):
     false = sum(is_false(scores, design, wrong) for scores, design in zip(found, designs, strict=True))
     low, high = binomtest(false, races).proportion_ci()
     row = {**about, "races": races, "false": false, "low": low, "high": high}
-    row["t-test"] = sum(map(t_test_decides, found)) if with_t_test else None
+    row["t-test"] = None if margin else sum(map(t_test_decides, found))
     print(row, flush=True)
     return row
 
 
-def rows(races):
-    """Every kind of race."""
+def kinds():
+    """Every kind of race: (its description, scores by a generator, margin)."""
     for shape in SHAPES:
         for learners in (2, 3):
             about = {"scores": shape, "learners": learners, "race": "no difference"}
-            yield measure(about, lambda random, s=shape, n=learners: draw(s, n, random), races)
+            yield about, lambda random, s=shape, n=learners: draw(s, n, random), 0.0
     if REAL.exists():
         for name, returns in real_returns().items():
             about = {"scores": f"returns of {name}", "learners": 2, "race": "no difference"}
-            yield measure(about, lambda random, r=returns: resampled(r, 2, random), races)
+            yield about, lambda random, r=returns: resampled(r, 2, random), 0.0
     for shape in SHAPES:
         about = {"scores": shape, "learners": 2, "race": "differ by the margin"}
-        yield measure(about, lambda random, s=shape: draw(s, 2, random) + STEP, races, MARGIN, with_t_test=False)
+        yield about, lambda random, s=shape: draw(s, 2, random) + STEP, MARGIN
     for shape in ("skewed", "0 or 1"):
         about = {"scores": shape, "learners": 2, "race": "same mean, other shape"}
-        yield measure(about, lambda random, s=shape: unequal(s, random), races)
+        yield about, lambda random, s=shape: unequal(s, random), 0.0
+
+
+def measure_all(file, races, only):
+    """Measure every kind whose scores have `only` in their name, unless the file has it, and add it to the file."""
+    rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    for about, scores_of, margin in kinds():
+        is_known = any({**row, **about, "races": races} == row for row in rows)
+        if only in about["scores"] and not is_known:
+            rows.append(measure(about, scores_of, races, margin))
+            found = {"alpha": ALPHA, "looks": looks_of(AT_MOST, BATCH), "margin": MARGIN, "rows": rows}
+            file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def real_returns():
@@ -116,26 +121,23 @@ def real_returns():
 
 def table(found):
     """The table of docs/correctness.md."""
-    head = ["scores", "learners", "race", "false decisions", "95 % interval", "t-test at every look"]
+    head = ["scores", "learners", "race", "races", "false decisions", "95 % interval", "t-test at every look"]
     lines = [head, ["---"] * len(head)]
     for row in found:
         share, low, high = (f"{100 * x:.1f}" for x in (row["false"] / row["races"], row["low"], row["high"]))
         other = "" if row["t-test"] is None else f"{100 * row['t-test'] / row['races']:.1f} %"
-        lines.append([row["scores"], str(row["learners"]), row["race"], f"{share} %", f"{low} to {high} %", other])
+        about = [row["scores"], str(row["learners"]), row["race"], f"{row['races']:,}"]
+        lines.append([*about, f"{share} %", f"{low} to {high} %", other])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--races", type=int, default=1000)
+    parser.add_argument("--only", default="", help="a part of the name of the scores")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()
     if not args.table:
-        KNOWN += json.loads(args.out.read_text())["rows"] if args.out.exists() else []
-        measured = []
-        for row in rows(args.races):
-            measured.append(row)
-            found = {"alpha": ALPHA, "looks": looks_of(AT_MOST, BATCH), "margin": MARGIN, "rows": measured}
-            args.out.write_text(json.dumps(found, indent=1) + "\n")
+        measure_all(args.out, args.races, args.only)
     print(table(json.loads(args.out.read_text())["rows"]), end="")

@@ -9,7 +9,7 @@ from shoal.cli.parser import Flag, Line, Named, Parser, flags_of, full_path, rea
 from shoal.cli.tracking import add_tracking, tracking_in
 from shoal.specs.options import OF_RACE, RACE
 
-OF_RUN = ("steps", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng")
+OF_RUN = ("steps", "seed", "first_seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng")
 HOW = ("name", "root", "devices", "memory_limit_gb", "trust_source")
 COUNTS = ("seeds", "steps")  # of a contestant, as whole numbers
 TEXTS = ("preset", "init", "found")

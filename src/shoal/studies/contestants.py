@@ -44,15 +44,16 @@ class Contestant(NamedTuple):
         return self.job.spec.selector is not None
 
     def jobs(self, first: int, last: int) -> dict[str, Job]:
-        """Return what trains the seeds from `first` to `last`, which is left out, by the names of the run folders.
+        """Return what trains the race's seeds from `first` to `last`, which is left out, by the names of run folders.
 
         They are the members of one run, or the populations of several.
         """
-        spec = self.job.spec
+        spec, count = self.job.spec, last - first
+        first += spec.first_seed
         if self.is_population:
-            seeds = {f"seed-{seed}": {"seed": spec.seed + seed} for seed in range(first, last)}
+            seeds = {f"seed-{i}": {"seed": spec.seed + i, "first_seed": 0} for i in range(first, first + count)}
         else:
-            seeds = {f"seeds-{first}-{last - 1}": {"first_seed": first, "seeds": last - first}}
+            seeds = {f"seeds-{first}-{first + count - 1}": {"first_seed": first, "seeds": count}}
         return {
             f"{self.folder}/{name}": dataclasses.replace(self.job, spec=dataclasses.replace(spec, **changes))
             for name, changes in seeds.items()

@@ -133,6 +133,7 @@ def race(  # noqa: PLR0913  # written out, for editors
     steps: int | None = None,
     env_fields: Mapping[str, Any] | None = None,
     seed: int | None = None,
+    first_seed: int | None = None,
     records: int | None = None,
     evaluations: int | None = None,
     eval_episodes: int | None = None,
@@ -165,8 +166,8 @@ def race(  # noqa: PLR0913  # written out, for editors
 
     The score of a seed, its `fitness`, is its "last" evaluation, the mean return of the "whole" training, or with
     "reach:475" the number of steps until an evaluation reaches 475. Seed number i has the bits that it has in
-    `shoal.train(..., seeds=64)`. A contestant with a selector has a population of `seeds` members for each seed of the
-    race, and the score is that of its best member.
+    `shoal.train(..., seeds=64)`; `first_seed=64` races again on other seeds. A contestant with a selector has a
+    population of `seeds` members for each seed of the race, and the score is that of its best member.
 
     The test assumes that the scores of contestants without a difference are exchangeable for each seed (see
     `shoal.ops.sequential`). The other arguments are those of `shoal.train`. The race is a folder under `root`, with
@@ -183,8 +184,8 @@ def race(  # noqa: PLR0913  # written out, for editors
     say = Sinks([OnlyMessages(sink) for sink in (shown(progress), *sinks)])
     how = {"sinks": [say, StillCompiling(say.say)], "track": track, "trust_source": trust_source}
     asked = {name: given[name] for name in OF_RACE if given[name] is not None}
-    of_run = ("steps", "env_fields", "seed", "records", "evaluations", "eval_episodes", "eval_max_steps", "prng")
-    options = {name: given[name] for name in of_run if given[name] is not None}
+    of_run = ("steps", "env_fields", "seed", "first_seed", "records", "evaluations", "eval_episodes", "eval_max_steps")
+    options = {name: given[name] for name in (*of_run, "prng") if given[name] is not None}
     if resume is not None:
         if wrong := [*asked, *options, *(["env"] if env is not None else []), *(["name"] if name else [])]:
             raise ValueError(f"resume goes on with {resume} as it is, with its looks: leave {wrong[0]} out.")
