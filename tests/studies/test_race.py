@@ -60,6 +60,11 @@ def test_slots_go_to_what_is_not_decided(found, heard):
     assert found.is_over
 
 
+def test_programs_are_compiled_once_for_each_contestant(found):
+    first, later = found.runs["q-learning"]
+    assert first.summary["compile_seconds"] > 0 and later.summary["compile_seconds"] == 0
+
+
 def test_decisions_are_those_of_the_scores(found):
     scores = [*found.scores.values()]
     expected = verdicts(scores, Design((8, 16)))
@@ -101,6 +106,8 @@ def test_runs_of_a_race_are_ordinary_runs(found):
     pair = shoal.compare(found.runs["q-learning"][0], found.runs["slow"][0]).against(0, 1)
     assert pair.pairs == 8 and pair.difference.value == pytest.approx(found.pairs[0].difference)
     assert shoal.report(found.runs["slow"][0].folder).exists()
+    with pytest.raises(FileNotFoundError, match="it is the folder of a race. Its runs: .*/again/seeds-0-7, "):
+        shoal.report(found.folder)
     assert shoal.verify(found.runs["slow"][0].folder).outcome == "verified"
 
 

@@ -174,6 +174,9 @@ class RunFolder:
                 f"it is the folder of a study. `shoal trials {self.path}` lists its trials, with `--preset TRIAL` as a "
                 f"preset file; `shoal tune --resume {self.path}` continues it."
             )
+        if (self.path / "race.json").is_file():
+            runs = sorted(str(path.parent) for path in self.path.glob("*/*/spec.json"))
+            return f"it is the folder of a race.{f' Its runs: {few(runs)}.' if runs else ''}"
         if self.path.is_dir():
             runs = sorted(str(path.parent) for path in self.path.glob("*/spec.json"))
             return f"it has no {name}.{f' It holds runs: {few(runs)}.' if runs else ''}"
