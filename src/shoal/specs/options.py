@@ -144,7 +144,7 @@ class RunOptions(Options):
 
         super().__post_init__()
         check_seed(self.seed)
-        if self.first_seed + self.seeds > MOST_SEEDS:
+        if self.first_seed and self.first_seed + self.seeds > MOST_SEEDS:  # otherwise they do not fit into memory
             raise ValueError(
                 f"first_seed={self.first_seed} and seeds={self.seeds} number seeds up to "
                 f"{self.first_seed + self.seeds - 1:,}, and the largest number is {MOST_SEEDS - 1:,}: give fewer."
