@@ -308,7 +308,7 @@ class _Race:
                 {"look": look + 1, "seeds": seeds, "first": self.names[a], "second": self.names[b]}
                 | {"outcome": verdict.outcome, "p": p, "bound": bound, "level": verdict.level}
             )
-            needed = f"needs {bound:.2g}" if bound else "too few seeds"
+            needed = f"needs {bound:.2g}" if bound else "no p decides yet"
             words.append(f"{_in_brief(self.names[a], self.names[b], verdict.outcome)} (p {p:.2g}, {needed})")
         self.sinks.say(f"look {look + 1} of {len(self.design.looks)}, {seeds} seeds: {'; '.join(words)}")
 
