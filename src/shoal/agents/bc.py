@@ -80,7 +80,12 @@ class BC(Agent):
     """
 
     learning_rate: Number = hyper(1e-3, search=(1e-5, 1e-2, "log"), valid=(0, 1))
-    anneal: Number = hyper(1.0, valid=(0, 1), help="fraction of the learning rate that is removed by the horizon")
+    anneal: Number = hyper(
+        1.0,
+        schedule_of="learning_rate",
+        valid=(0, 1),
+        help="fraction of the learning rate that is removed by the horizon",
+    )
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="samples over which to anneal; 0: as many as the run"
     )

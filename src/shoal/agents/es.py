@@ -20,7 +20,7 @@ from shoal.core.env import Env, Key, State, episode_limit
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, from_unit, is_bounded, zeros
-from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, is_concrete, schedules_in, static, struct
 from shoal.nn.controllers import Controller
 from shoal.nn.distributions import (
     distribution,
@@ -141,6 +141,11 @@ class ES(Agent):
     action_space: Any = filled_by_bind()
     evolution: Any = filled_by_bind()
     longest_episode: Any = filled_by_bind()
+
+    def __post_init__(self) -> None:
+        schedule = schedules_in(self).get("learning_rate")
+        if schedule is not None and is_concrete(schedule.levels) and np.any(schedule.lowest == 0):
+            raise ValueError(f"learning_rate={schedule} reaches 0, and 0 means the default of the strategy.")
 
     def bind(self, env: Env) -> "ES":
         """The agent with the spaces and sizes of an environment. Raises ValueError if a field does not fit it."""

@@ -151,7 +151,12 @@ class PPO(RolloutAgent):
     target_kl: Number | None = hyper(
         None, valid=(0, 1e3), help="skip the rest of an update after a minibatch with approx_kl > 1.5 target_kl"
     )
-    anneal: Number = hyper(1.0, valid=(0, 1), help="by which fraction the learning rate has fallen at the horizon")
+    anneal: Number = hyper(
+        1.0,
+        schedule_of="learning_rate",
+        valid=(0, 1),
+        help="by which fraction the learning rate has fallen at the horizon",
+    )
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which to anneal; 0: as long as the run"
     )

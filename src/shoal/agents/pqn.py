@@ -99,7 +99,12 @@ class PQN(RolloutAgent):
     epsilon_end: Number = hyper(0.05, search=(0.001, 0.2, "log"), valid=(0, 1))
     exploration: Number = hyper(0.5, search=(0.05, 0.8), valid=(0, 1), help="fraction of the horizon until epsilon_end")
     max_grad_norm: Number = hyper(10.0, search=(0.5, 50, "log"), valid=(1e-9, 1e9), help="norm of the whole gradient")
-    anneal: Number = hyper(1.0, valid=(0, 1), help="fraction of the learning rate that is removed by the horizon")
+    anneal: Number = hyper(
+        1.0,
+        schedule_of="learning_rate",
+        valid=(0, 1),
+        help="fraction of the learning rate that is removed by the horizon",
+    )
     horizon: Number = hyper(
         0.0, valid=(0, 1e18), spans_run=True, help="steps over which schedules run; 0: as long as the run"
     )

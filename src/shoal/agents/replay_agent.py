@@ -19,13 +19,14 @@ from shoal.agents.rollout_agent import RolloutAgent
 from shoal.core.agent import Guarded, Metrics, check_counts, refuse_ignored
 from shoal.core.env import Env
 from shoal.core.keys import Key
+from shoal.core.schedules import steps_taken
 from shoal.core.spaces import zeros
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.distributions import as_action, sample_noise, uniform_action
 from shoal.ops.priorities import Priorities, Window
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
 from shoal.ops.running import RunningStats
-from shoal.ops.schedules import passed, steps_taken, whole
+from shoal.ops.schedules import passed, whole
 from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, final_slots
 
 Learner = TypeVar("Learner")  # all that a gradient step changes: weights, target weights, optimizer states

@@ -123,7 +123,11 @@ class QTable(Agent):
 
     learning_rate: Number = hyper(0.1, search=(1e-2, 1.0, "log"), valid=(0, 1))
     anneal: Number = hyper(
-        0.0, search=(0.0, 1.0), valid=(0, 1), help="fraction of the learning rate removed by the horizon"
+        0.0,
+        schedule_of="learning_rate",
+        search=(0.0, 1.0),
+        valid=(0, 1),
+        help="fraction of the learning rate removed by the horizon",
     )
     visit_power: Number = hyper(
         0.7, search=(0.5, 1.0), valid=(0, 1), help="with count_visits: exponent of the number of visits"

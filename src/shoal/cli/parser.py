@@ -350,7 +350,7 @@ def read_values(flag: Flag, text: str | None) -> list:
         return [_read(flag, text)]
     if text and flag.ranges:
         return [read_search(COMMAS_OUTSIDE.split(text), flag.option)]
-    parts = [part.strip() for part in (text or "").split(",")]
+    parts = [part.strip() for part in COMMAS_OUTSIDE.split(text or "")]
     if not all(parts) and isinstance(flag.default, bool):
         raise ValueError(f"{flag.option} needs a value: {flag.option} true or {flag.option} false.")
     if not all(parts):
@@ -380,7 +380,13 @@ def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_sta
 
 
 def _read(flag: Flag, text: str) -> Any:
+    from shoal.core.schedules import is_written
+
     default = flag.default
+    if is_written(text) and not flag.file and not isinstance(default, (str, tuple)):
+        if flag.static:
+            raise ValueError(f"{flag.option} {short(text)}: it shapes the program, so it cannot change in a run.")
+        return text  # a schedule; the field says whether it can have one
     try:
         if flag.file:
             return text

@@ -10,12 +10,14 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.core.aliases import OTHER_METHODS
 from shoal.core.env import Env, Key, Observation
 from shoal.core.errors import Unsuited, refuse_attributes
+from shoal.core.schedules import EXAMPLE, NUMBER, Scheduled, steps_taken
 from shoal.core.struct import (
     Number,
     Struct,
@@ -25,6 +27,7 @@ from shoal.core.struct import (
     is_concrete,
     is_number,
     number_fields,
+    schedules_in,
     static_fields,
     struct,
 )
@@ -105,7 +108,13 @@ class Agent(Actor):
 
     Fields that an agent takes from its environment are declared with `filled_by_bind()`. While one of them is empty,
     `init`, `update`, `act` and `value` raise ValueError.
+
+    A hyperparameter may hold a schedule (`core.schedules`). The hooks never see it: `init`, `update`, `act` and `value`
+    are called on `at(state.age)`, whose fields hold the numbers of now, and `bind` on an agent whose fields hold the
+    lowest and the highest number, so that sizes hold for both.
     """
+
+    takes_schedules: ClassVar[bool] = True
 
     rollout: Any = None  # the sizes of a bound agent's rollouts (`rollouts.rollout.Rollout`); None without rollouts
 
@@ -116,11 +125,13 @@ class Agent(Actor):
         return agent
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Make the hooks that need a bound agent check that it is bound."""
+        """Make the hooks that need a bound agent check that it is bound, and see numbers in the place of schedules."""
         super().__init_subclass__(**options)
         for name in ("init", "update", "act", "value"):
             if name in cls.__dict__:
                 setattr(cls, name, _only_bound(cls.__dict__[name]))
+        if "bind" in cls.__dict__:
+            cls.bind = _binding_numbers(cls.__dict__["bind"])  # type: ignore[method-assign]  # as wrapped
 
     @abc.abstractmethod
     def bind(self: Bound, env: Env) -> Bound:
@@ -180,6 +191,27 @@ class Agent(Actor):
     def steps_per_update(self) -> int:
         """The number of environment steps that one `update` takes. Static."""
 
+    def at(self: Value, age: Int[Array, ""] | None) -> Value:
+        """Return this bound agent of one member with the numbers that its schedules have at an age; None: at their end.
+
+        An agent without schedules is returned as it is.
+        """
+        if not (schedules := schedules_in(self)):
+            return self
+        of_run = [getattr(self, name) for name, field in hyper_fields(self).items() if info_of(field).spans_run]
+        horizon = of_run[0] if of_run else 0.0
+
+        def number(schedule: Scheduled) -> Any:
+            if age is None:
+                return schedule.at(jnp.float32(1))
+            return schedule.after(steps_taken(age, self.steps_per_update), horizon)  # type: ignore[attr-defined]  # an agent
+
+        numbers = {name: number(schedule) for name, schedule in schedules.items()}
+        for name, field in hyper_fields(self).items():
+            if (replaced := schedules.get(info_of(field).schedule_of)) is not None:
+                numbers[name] = jnp.where(replaced.kind == NUMBER, getattr(self, name), 0.0)
+        return self.replace(**numbers)  # type: ignore[attr-defined]  # a struct
+
     def reseed(self, state: AgentState, key: Key) -> AgentState:
         """Return the state with another random key. A copy of a member needs one. `key` is consumed."""
         return state.replace(key=key)
@@ -238,10 +270,10 @@ def _check_arguments(cls: type, args: Sequence[Any], fields: Mapping[str, Any]) 
             continue
         if callable(value) and not isinstance(value, type):
             schedules = [schedule for schedule in SCHEDULES if schedule in numbers]
-            are_set = f"The schedules of {cls.__name__} are set by {', '.join(schedules)}."
-            has_none = f"{cls.__name__} has no schedules."
+            are_set = f" Further schedules of {cls.__name__} are set by {', '.join(schedules)}." if schedules else ""
             raise TypeError(
-                f"{cls.__name__}.{name} is a function: write a number. {are_set if schedules else has_none}"
+                f"{cls.__name__}.{name} is a function: write a number, or a schedule as a text such as {EXAMPLE!r}."
+                f"{are_set}"
             )
         if name in by_position:
             kind = value.__name__ if isinstance(value, type) else type(value).__name__
@@ -307,10 +339,40 @@ def refuse_ignored(agent: Agent, reason: str, *names: str) -> None:
             )
 
 
+def both_ends(agent: Value) -> list[Value]:
+    """Return the agent with the lowest, and with the highest numbers of its schedules; without schedules as it is."""
+    if not (schedules := schedules_in(agent)):
+        return [agent]
+    ends = ({n: s.lowest for n, s in schedules.items()}, {n: s.highest for n, s in schedules.items()})
+    return [agent.replace(**end) for end in ends]  # type: ignore[attr-defined]  # a struct
+
+
 def _only_bound(hook: Callable) -> Callable:
+    """Return a hook that is called on a bound agent with the numbers of now."""
+
     @functools.wraps(hook)
     def checked(agent: Agent, *args: Any, **kwargs: Any) -> Any:
         check_bound(agent)
+        if schedules_in(agent):
+            is_new = hook.__name__ == "init"
+            agent = agent.at(jnp.int32(0) if is_new else getattr((*args, *kwargs.values())[0], "age", None))
         return hook(agent, *args, **kwargs)
 
     return checked
+
+
+def _binding_numbers(bind: Callable) -> Callable:
+    """Return a `bind` that binds an agent with schedules as one with their lowest and highest numbers."""
+
+    @functools.wraps(bind)
+    def binding(agent: Any, env: Env) -> Any:
+        if not (schedules := schedules_in(agent)):
+            return bind(agent, env)
+        bound = bind(agent.replace(**{n: np.stack([s.lowest, s.highest]) for n, s in schedules.items()}), env)
+        for name, schedule in schedules.items():
+            initial = info_of(hyper_fields(bound)[name]).initial
+            if callable(initial) and initial(bound):
+                raise ValueError(f"{name}={schedule}: only a member that begins reads it here, so write a number.")
+        return bound.replace(**schedules)
+
+    return binding

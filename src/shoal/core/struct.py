@@ -4,14 +4,14 @@ A field is of one of two kinds. A plain field, or one declared with `hyper`, is 
 that may be traced and may have a leading member axis. Changing it never recompiles. A field declared with `static`
 shapes the program (a size, a name, an architecture) and is part of the pytree's structure: changing it compiles a new
 program. A field declared with `part` is static while it holds a name or a function, and a branch of the pytree while it
-holds a struct: a loss with weights, for example.
+holds a struct: a loss with weights, for example. A hyperparameter of an agent may hold a schedule (`core.schedules`).
 """
 
 import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
 import numpy as np
@@ -20,15 +20,16 @@ from jax.core import Tracer
 from shoal.core.errors import did_you_mean, unknown_fields
 from shoal.core.kinds import python_number, shown
 from shoal.core.ranges import Range
+from shoal.core.schedules import Scheduled, is_written
 
 if TYPE_CHECKING:
     Number = float | jax.Array
-    """The type of a traced constant: a Python number as the user writes it, or an array.
+    """The type of a traced constant: a Python number or the text of a schedule as the user writes it, or an array.
 
     In a population the array has a leading member axis. For a type checker it is what arithmetic inside `jit` accepts.
     """
 else:
-    Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array
+    Number = bool | int | float | np.bool_ | np.number | np.ndarray | jax.Array | Scheduled | str
 
 Choice = Number | str  # a traced choice: the user writes a name, the field holds its index in the list of names
 NUMBERS = (Number, Number | None, Choice)  # the annotations of fields that hold numbers; a choice holds its index
@@ -52,6 +53,7 @@ class FieldInfo:
     names: tuple[str, ...] = ()
     cap: str = ""
     spans_run: bool = False
+    schedule_of: str = ""
     initial: bool | Callable[[Any], bool] = False
     bind: bool = False  # `bind` fills it in
     file: bool = False  # it may hold the path of a file with arrays
@@ -100,6 +102,7 @@ def hyper(
     names: tuple[str, ...] = (),
     cap: str = "",
     spans_run: bool = False,
+    schedule_of: str = "",
     initial: bool | Callable[[Any], bool] = False,
     help: str = "",  # noqa: A002
 ) -> Any:
@@ -110,13 +113,16 @@ def hyper(
     `names`: the hyperparameter is a choice among these names; a user writes a name, the field holds its index.
     `cap`: the name of the static field that bounds this number in one program (see `fill_caps`).
     `spans_run`: the number counts environment steps, and 0 means all steps of the run, which the plan fills in.
+    `schedule_of`: the number says how the field of this name falls during a run. It counts as 0 where that field has a
+    schedule of its own (`core.schedules`).
     `initial`: only `init` reads the number, so that another one changes nothing in a member that has begun; or a
     function that says so for a bound agent.
 
     Raises ValueError, where the field is declared, for a range that is empty or has an unknown scale.
     """
     about: dict[str, Any] = {"help": help, "names": names, "cap": cap, "spans_run": spans_run, "initial": initial}
-    return FieldInfo(hyper=True, search=_range("search", search), valid=_range("valid", valid), **about).field(default)
+    ranges = {"search": _range("search", search), "valid": _range("valid", valid)}
+    return FieldInfo(hyper=True, **ranges, schedule_of=schedule_of, **about).field(default)
 
 
 def filled_by_bind() -> Any:
@@ -131,6 +137,8 @@ def from_file(*, help: str = "") -> Any:  # noqa: A002
 
 class Struct:
     """The base class of structs. It has no fields; decorate subclasses with `@struct`."""
+
+    takes_schedules: ClassVar[bool] = False  # whether hyperparameters may hold a schedule
 
     def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
         """Raise TypeError for a field that the class does not have. JAX's unflattening does not call this method."""
@@ -180,6 +188,7 @@ def struct(cls: Cls) -> Cls:
         _plain_statics(self)
         _check_bits(self)
         _check_statics(self)
+        _texts_to_schedules(self)
         _names_to_indices(self)
         _integers_to_floats(self)
         _check_numbers(self)
@@ -237,8 +246,14 @@ def number_fields(value: Any) -> dict[str, dataclasses.Field]:
 
 
 def is_number(content: Any) -> bool:
-    """Return whether a field of numbers can hold this: a number, an array, a tracer, or None."""
-    return content is None or isinstance(content, (bool, int, float)) or hasattr(content, "dtype")
+    """Return whether a field of numbers can hold this: a number, an array, a tracer, a schedule, or None."""
+    return content is None or isinstance(content, (bool, int, float, Scheduled)) or hasattr(content, "dtype")
+
+
+def schedules_in(value: Any) -> dict[str, Scheduled]:
+    """Return the schedules of the hyperparameters of a struct, by name; empty where all are numbers."""
+    contents = {name: getattr(value, name) for name in hyper_fields(value)}
+    return {name: content for name, content in contents.items() if isinstance(content, Scheduled)}
 
 
 def static_fields(value: Any) -> dict[str, dataclasses.Field]:
@@ -344,6 +359,8 @@ def _check_statics(value: Any) -> None:
     for name, field in static_fields(value).items():
         content = getattr(value, name)
         where, kind = f"{type(value).__name__}.{name}", type(content).__name__
+        if is_written(content) and field.type in (*_STATIC_KINDS, tuple) and field.type is not str:
+            raise ValueError(f"{where}={content} shapes the program, so it cannot change in a run: write a value.")
         if isinstance(content, Tracer) or not isinstance(content, Hashable):
             raise TypeError(
                 f"{where} shapes the program, so it must be fixed and hashable: a number, a string, a tuple or a "
@@ -371,6 +388,36 @@ _STATIC_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda content: isinstance(content, bool), "True or False"),
     str: (lambda content: isinstance(content, str), "a text"),
 }
+
+
+def _texts_to_schedules(value: Any) -> None:
+    for name, field in number_fields(value).items():
+        content = getattr(value, name)
+        if not is_written(content) and not isinstance(content, Scheduled):
+            continue
+        if reason := _never_scheduled(value, field):
+            raise ValueError(f"{type(value).__name__}.{name}={content}: it can have no schedule, because {reason}.")
+        try:
+            object.__setattr__(value, name, Scheduled.of(content))
+        except ValueError as error:
+            raise ValueError(f"{type(value).__name__}.{name}: {error}") from None
+
+
+def _never_scheduled(value: Any, field: dataclasses.Field) -> str:
+    """Return why a field of numbers can have no schedule; empty if it can have one."""
+    info = info_of(field)
+    if not info.hyper or not value.takes_schedules:
+        return "only hyperparameters of agents can have one"
+    if info.names:
+        return f"it is a choice of one of {', '.join(info.names)}"
+    if info.spans_run:
+        return "it is the length of schedules itself"
+    if info.schedule_of:
+        return f"it says how {info.schedule_of} falls: give {info.schedule_of} a schedule"
+    if info.initial is True:
+        return "only a member that begins reads it"
+    is_real = isinstance(field.default, float) or field.default is None
+    return "" if is_real else f"it holds whole numbers or true and false, such as its default {field.default}"
 
 
 def _names_to_indices(value: Any) -> None:
@@ -434,6 +481,8 @@ def _is_of_other_kind(field: dataclasses.Field, content: Any) -> bool:
 def _check_ranges(value: Any) -> None:
     for name, field in hyper_fields(value).items():
         content, valid = getattr(value, name), info_of(field).valid
+        if isinstance(content, Scheduled) and valid is not None and is_concrete(content.levels):
+            _check_points(value, name, content, valid)
         if valid is None or not is_concrete(content):
             continue
         numbers = np.asarray(content)
@@ -442,6 +491,18 @@ def _check_ranges(value: Any) -> None:
             raise ValueError(
                 f"{type(value).__name__}.{name}={invalid.ravel()[0]} is out of range: it must lie in "
                 f"[{valid.low}, {valid.high}]. The default is {field.default}."
+            )
+
+
+def _check_points(value: Any, name: str, schedule: Scheduled, valid: Range) -> None:
+    if np.ndim(schedule.kind):
+        return  # of a population: each was checked alone
+    for progress, number in schedule.points():
+        if not valid.low <= number <= valid.high:
+            rises = ", where the warm-up begins" if progress == 0 and schedule.warmup else ""
+            raise ValueError(
+                f"{type(value).__name__}.{name}={schedule} is {number:g} at progress {progress:g}{rises}, which is out "
+                f"of range: it must lie in [{valid.low}, {valid.high}]."
             )
 
 

@@ -1,19 +1,15 @@
-"""Schedules: quantities that change with the age of a member (the number of its updates)."""
+"""Schedules that agents have themselves: quantities that change with the age of a member (the number of its updates).
+
+Those that a user writes for any hyperparameter are in `core.schedules`.
+"""
 
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from shoal.core.schedules import steps_taken
 from shoal.core.struct import Number
-
-
-def steps_taken(age: Int[Array, ""], steps_per_update: int, within: Any = 0) -> Float[Array, "*axes"]:
-    """Environment steps before the update at this age, plus `within` steps of it.
-
-    In float32: exact up to 2^24 steps, and without integer overflow beyond.
-    """
-    return age.astype(jnp.float32) * steps_per_update + jnp.asarray(within, jnp.float32)
 
 
 def progress(age: Int[Array, ""], steps_per_update: int, horizon: Number, within: Any = 0) -> Float[Array, "*axes"]:

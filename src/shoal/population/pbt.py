@@ -15,6 +15,7 @@ import numpy as np
 from shoal.core.env import Key
 from shoal.core.ranges import Range
 from shoal.core.registry import selector
+from shoal.core.schedules import peak_of, with_peaks
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
 from shoal.specs.selector import Schedule, Standing, Turnover
@@ -35,7 +36,8 @@ class PBT(Varying):
     *Explore.* With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor`
     if its range is on a log scale; on the scale near 1, its distance from 1 is. On a linear scale, `factor - 1` times
     the width of the range is added or subtracted. In a list of values, the next higher or lower value is taken. With
-    `resample` it is sampled anew. It always stays in its range.
+    `resample` it is sampled anew. It always stays in its range. A schedule keeps its shape: its number farthest from 0
+    changes so, and all others are multiplied by the same factor.
 
     By default all hyperparameters of the agent vary that declare a range, that the user did not set, and that a member
     reads after it has begun: the initial standard deviation of PPO does not vary.
@@ -80,11 +82,11 @@ class PBT(Varying):
         choose = self._truncation if self.exploit == "truncation" else self._tournament
         source = choose(standing, random)
         is_copy = source != np.arange(len(source))
-        changes = {
-            path: np.where(is_copy, self._explored(values[source], span, generator(key, path)), values)
-            for path, span in self._spans(standing.roster.hyperparameters).items()
-            for values in [np.asarray(standing.roster.hyperparameters[path])]
-        }
+        changes = {}
+        for path, span in self._spans(standing.roster.hyperparameters).items():
+            values = jax.tree.map(lambda x: np.asarray(x)[source], standing.roster.hyperparameters[path])
+            explored = self._explored(np.asarray(peak_of(values)), span, generator(key, path))
+            changes[path] = with_peaks(values, explored, is_copy)
         for path, values in standing.roster.hyperparameters.items():
             if path not in changes and not is_of_env(path):
                 changes[path] = jax.tree.map(lambda x: np.asarray(x)[source], values)

@@ -19,6 +19,7 @@ from shoal.core.agent import Agent, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.kinds import fitted
 from shoal.core.ranges import Range
+from shoal.core.schedules import Scheduled
 from shoal.core.struct import FieldInfo, static, struct
 from shoal.ops.statistics import iqm
 from shoal.population.varying import check_scored, read_range
@@ -166,6 +167,9 @@ class Slots(Selector):
                 {path: get(apply(setting, {path: value}), path) for path, value in own.items()} for own in settings
             ]
             values = {path: [own[path] for own in settings] for path in columns}
+            for path, column in values.items():
+                if any(isinstance(value, Scheduled) for value in column):
+                    raise ValueError(f"{path} has a schedule in a trial, and trials choose numbers: use a sweep.")
             vary = {path: (min(column), max(column)) for path, column in values.items()}
         else:
             vary = dict(self.vary or {})

@@ -14,6 +14,7 @@ from shoal.core.agent import Agent, check_choices
 from shoal.core.env import Env, Key
 from shoal.core.errors import did_you_mean
 from shoal.core.ranges import Range
+from shoal.core.schedules import Scheduled, peak_of, with_peaks
 from shoal.core.struct import FieldInfo, static, struct
 from shoal.specs.points import check_read, is_initial, is_used, read_span
 from shoal.specs.roster import Roster
@@ -31,6 +32,9 @@ class Varying(Selector):
     `(low, high, "log")`, `(a, b, c, "choice")` for a list of values, or None for the range that the hyperparameter
     declares. By default all hyperparameters of the agent vary that declare a range and that the user did not set. The
     values of the first members are sampled too, except those that the run sweeps, samples or sets itself.
+
+    Of a hyperparameter with a schedule the number farthest from 0 varies, and all other numbers of the schedule are
+    multiplied by the same factor.
     """
 
     vary: Any = FieldInfo(
@@ -62,11 +66,12 @@ class Varying(Selector):
                 )
         if not asked:
             raise ValueError('vary is empty: name at least one hyperparameter, as in vary=["learning_rate"].')
-        spans = {path: read_range(setting, path, span) for path, span in asked.items()}
+        spans = {path: read_range(setting, path, span, may_scale=True) for path, span in asked.items()}
         if self.changes_members and self.first_given is None:  # not where the selector comes from a file
             check_read(setting, asked)
         for path, span in spans.items():
-            _check_first(path, span, given.first.get(path) or [get(setting, path)] * (path in given.fixed))
+            first = given.first.get(path) or [get(setting, path)] * (path in given.fixed)
+            _check_first(path, span, [peak_of(value) for value in first])
         first = [path for path in spans if path in given.first or path in given.fixed or path in self._first]
         return self.replace(vary={path: span.written() for path, span in spans.items()}, first_given=tuple(first))
 
@@ -78,7 +83,8 @@ class Varying(Selector):
     def begin(self, roster: Roster, key: Key) -> tuple[dict[str, Any], dict[str, Any]]:
         """The first state, and sampled values of all paths that are not in `first_given`. `key` is consumed."""
         sampled = self._samples(roster, len(roster.occupant), key)
-        changes = {path: values for path, values in sampled.items() if path not in self._first}
+        new = {path: values for path, values in sampled.items() if path not in self._first}
+        changes = {path: with_peaks(roster.hyperparameters[path], values) for path, values in new.items()}
         next_seed = np.asarray(roster.seed_index.max() + 1, np.int64)
         return {"next_seed": next_seed, **self.first_state(len(roster.occupant))}, changes
 
@@ -95,7 +101,7 @@ class Varying(Selector):
         `key` is consumed.
         """
         sampled = self._samples(roster, len(is_fresh), key)
-        values = {path: np.where(is_fresh, new, roster.hyperparameters[path]) for path, new in sampled.items()}
+        values = {path: with_peaks(roster.hyperparameters[path], new, is_fresh) for path, new in sampled.items()}
         seeds = roster.seed_index.copy()
         seeds[is_fresh] = int(state["next_seed"]) + np.arange(is_fresh.sum())
         return {**state, "next_seed": np.asarray(state["next_seed"] + is_fresh.sum())}, values, seeds
@@ -180,7 +186,7 @@ def _declared(pair: AgentEnv, given: UserChoices) -> dict[str, Any]:
 
 def _range_of_first(pair: AgentEnv, path: str, given: UserChoices) -> Sequence:
     """Return the range from which first values were sampled, or the declared one, widened to contain these values."""
-    values = given.first[path]
+    values = [peak_of(value) for value in given.first[path]]
     if span := given.search.get(path):
         return span
     if hyperparameters(pair)[path].search is None:
@@ -190,8 +196,11 @@ def _range_of_first(pair: AgentEnv, path: str, given: UserChoices) -> Sequence:
     return widened[:2] if Range.of(widened).fault() else widened
 
 
-def read_range(pair: AgentEnv, path: str, span: Sequence | None) -> Range:
-    """Return the span of a path. Raises ValueError or TypeError if it cannot vary; the message names paths that can."""
+def read_range(pair: AgentEnv, path: str, span: Sequence | None, *, may_scale: bool = False) -> Range:
+    """Return the span of a path. Raises ValueError or TypeError if it cannot vary; the message names paths that can.
+
+    A schedule can vary only where the caller scales it (`may_scale`).
+    """
     if is_static(pair, path):
         can_vary = [p for p, found in hyperparameters(pair).items() if not found.static and found.search]
         near = did_you_mean(path, can_vary) or f" These can: {', '.join(can_vary)}."
@@ -199,6 +208,8 @@ def read_range(pair: AgentEnv, path: str, span: Sequence | None) -> Range:
     value = get(pair, path)
     if value is None:
         raise ValueError(f"{path} is None, which needs another compiled program than a number: give it a number first.")
+    if isinstance(value, Scheduled) and not may_scale:
+        raise ValueError(f"{path} has the schedule {value}, and a search chooses numbers: give {path} a number first.")
     found = hyperparameters(pair).get(path)
     if span is None and found is not None and found.search is None:
         raise ValueError(
@@ -208,7 +219,7 @@ def read_range(pair: AgentEnv, path: str, span: Sequence | None) -> Range:
     read = read_span(pair, path, span)
     for end in (read.low, read.high):
         try:
-            apply(pair, {path: end})
+            apply(pair, {path: with_peaks(value, end) if isinstance(value, Scheduled) else end})
         except ValueError as error:
             raise ValueError(f"{path} cannot vary from {read.low:g} to {read.high:g}: {error}") from None
     return read

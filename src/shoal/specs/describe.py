@@ -35,6 +35,7 @@ from shoal.core.errors import unknown_field, unknown_name
 from shoal.core.keys import is_key
 from shoal.core.kinds import python_number, with_tuples
 from shoal.core.registry import AGENTS, ENVS, SELECTORS, USER_MODULE, Registry
+from shoal.core.schedules import Scheduled
 from shoal.core.struct import Struct, info_of
 from shoal.core.user_code import is_installed
 from shoal.interop.foreign import ForeignEnv
@@ -67,8 +68,13 @@ class Described:
 
 
 def describe(value: Any) -> Any:
-    """Return a value as numbers, strings, tuples and `Described`. What cannot be described becomes `only_in_python`."""
+    """Return a value as numbers, strings, tuples and `Described`. What cannot be described becomes `only_in_python`.
+
+    A schedule becomes its text.
+    """
     value = python_number(value)
+    if isinstance(value, Scheduled):
+        return value.written()
     if isinstance(value, (Described, *PLAIN)):
         return value
     if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):

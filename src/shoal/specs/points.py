@@ -13,6 +13,7 @@ import numpy as np
 
 from shoal.core.kinds import python_numbers, shown
 from shoal.core.ranges import SCALES, Range
+from shoal.core.schedules import Scheduled
 from shoal.core.struct import Struct, info_of
 from shoal.specs.describe import PLAIN
 from shoal.specs.settings import AgentEnv, Hyperparameter, apply, hyperparameters, is_static
@@ -76,16 +77,19 @@ def from_samples(
 
     `search` is a list of paths, or a dict of ranges such as `{"env.gravity": (5, 15), "clip": None}`, where None means
     the declared range; `(5, 10, 15, "choice")` has values that are equally likely. Without `search`, all
-    hyperparameters that declare a range are sampled, except those in `fixed` and those whose range the agent does not
-    accept for this environment. Every path has its own random numbers, so adding a path does not change the samples of
-    the others. Raises ValueError if a range is missing or empty, or no hyperparameter is left.
+    hyperparameters that declare a range are sampled, except those in `fixed`, those with a schedule, and those whose
+    range the agent does not accept for this environment. Every path has its own random numbers, so adding a path does
+    not change the samples of the others.
+
+    Raises ValueError if a range is missing or empty, or no hyperparameter is left.
     """
     if count < 1:
         raise ValueError(f"random={count} must be at least 1.")
     check_settings(count)
     found = hyperparameters(pair)
     if search is None:
-        ranges = {path: None for path, hyper in found.items() if path not in fixed and is_used(pair, path, hyper)}
+        free = {p: hyper for p, hyper in found.items() if p not in fixed and not isinstance(hyper.value, Scheduled)}
+        ranges = {path: None for path, hyper in free.items() if is_used(pair, path, hyper)}
         if not ranges:
             raise ValueError("nothing is left to sample: every hyperparameter with a search range was given a value.")
     else:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from shoal.core.schedules import peak_of
+
 NOBODY = -1  # as occupant: the slot is idle; as parent: the member is not a copy
 
 
@@ -21,6 +23,12 @@ class Roster(NamedTuple):
     occupant: np.ndarray  # the number of the member in the slot; NOBODY: the slot is idle
     parent: np.ndarray  # the occupant that this one was copied from; NOBODY: it is not a copy
     born: np.ndarray  # the number of updates of the run before the occupant came into its slot
+
+    @property
+    def numbers(self) -> dict[str, np.ndarray]:
+        """The hyperparameters that are numbers, [M] by path; of schedules the numbers that they are scaled by."""
+        values = {path: np.asarray(peak_of(values)) for path, values in self.hyperparameters.items()}
+        return {path: numbers for path, numbers in values.items() if numbers.ndim == 1}
 
     @property
     def is_idle(self) -> np.ndarray:

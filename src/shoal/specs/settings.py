@@ -17,6 +17,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.ranges import Range
+from shoal.core.schedules import Scheduled
 from shoal.core.struct import NUMBERS, Struct, info_of, is_static_field, leaf_dtypes
 
 ENV = "env"  # the first word of a path that leads into the environment
@@ -226,8 +227,11 @@ def is_empty_static(field: dataclasses.Field, content: Any) -> bool:
 
 
 def user_fields(value: Any) -> dict[str, dataclasses.Field]:
-    """Return the fields of a struct, dataclass or flax module that a user sets, by name; none for other objects."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+    """Return the fields of a struct, dataclass or flax module that a user sets, by name; none for other objects.
+
+    A schedule is one value, which is set as a whole.
+    """
+    if not dataclasses.is_dataclass(value) or isinstance(value, (type, Scheduled)):
         return {}
     of_flax = ("parent", "name") if isinstance(value, nn.Module) else ()
     return {f.name: f for f in dataclasses.fields(value) if f.init and f.name not in of_flax}

@@ -14,6 +14,7 @@ from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.kinds import python_number, python_numbers
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.schedules import Scheduled, canonical
 from shoal.core.struct import NUMBERS, Struct
 from shoal.specs.consent import check_consent, source_of
 from shoal.specs.describe import (
@@ -340,10 +341,11 @@ def built(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_values(values: Any) -> Any:
-    """Return the values of a sweep as Python's numbers; those that are trees of arrays are described."""
+    """Return the values of a sweep as Python's numbers; trees of arrays are described, schedules are texts."""
     if isinstance(values, (np.ndarray, jax.Array)):
         return python_numbers(values)
-    return [describe(v) if isinstance(v, (Mapping, Struct)) else python_numbers(v) for v in values]
+    is_described = (Mapping, Struct, Scheduled)
+    return [describe(v) if isinstance(v, is_described) else canonical(python_numbers(v)) for v in values]
 
 
 def check_settings(count: int) -> None:

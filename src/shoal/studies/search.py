@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from shoal.core.errors import did_you_mean
 from shoal.core.kinds import python_numbers, shown
 from shoal.core.ranges import Range
+from shoal.core.schedules import Scheduled
 from shoal.core.struct import info_of
 from shoal.population.varying import read_range
 from shoal.specs.points import is_used
@@ -152,7 +153,8 @@ class Space:
 def read_space(pair: AgentEnv, search: Any, fixed: Collection[str] = ()) -> Space:
     """Return the search space of a study.
 
-    `search` is None for all hyperparameters of the agent that declare a range, without those in `fixed`; a list of
+    `search` is None for all hyperparameters of the agent that declare a range, without those in `fixed` and those with
+    a schedule; a list of
     paths with declared ranges; or a mapping from paths to `(low, high)`, `(low, high, "log")`, a list of values (also
     `(a, b, "choice")`), a dimension of `Space.described`, or None for what the field declares: its range, or its
     `choices` if it is static.
@@ -165,7 +167,7 @@ def read_space(pair: AgentEnv, search: Any, fixed: Collection[str] = ()) -> Spac
         spans: dict[str, Any] = {
             path: None
             for path, hyper in found.items()
-            if not is_of_env(path) and path not in fixed and hyper.value is not None and is_used(pair, path, hyper)
+            if not is_of_env(path) and path not in fixed and _is_free(hyper.value) and is_used(pair, path, hyper)
         }
     elif isinstance(search, str):
         raise TypeError(f'search={search!r} must be a list or a mapping: search=["{search}"].')
@@ -180,6 +182,11 @@ def read_space(pair: AgentEnv, search: Any, fixed: Collection[str] = ()) -> Spac
         if search is not None and path in fixed:
             raise ValueError(f"{path} is searched, and has a value too: leave one of them out.")
     return Space(tuple(_dimension(pair, path, span) for path, span in spans.items()))
+
+
+def _is_free(value: Any) -> bool:
+    """Return whether a search without a list of paths chooses a number in the place of a value."""
+    return value is not None and not isinstance(value, Scheduled)
 
 
 def params_of(dimension: Dimension) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS, Registry
+from shoal.core.schedules import Scheduled, is_written, with_peaks
 from shoal.core.struct import info_of
 from shoal.specs.changes import changed_fields
 from shoal.specs.describe import Described, describe, from_json, inside, to_json
@@ -154,8 +155,9 @@ def _of_life(result: Result, member: int | None) -> tuple[dict[str, Any], str, s
     if chosen is None:
         chosen = next(best for best in members if best["member"] == member)
     life = result.lives[chosen["occupant"]]
-    values = {path: _number(result.spec, path, column[-1]) for path, column in life.hyperparameters.items()}
     varying = result.spec.settings()[chosen["member"] // result.spec.seeds]
+    values = {path: _number(result.spec, path, column[-1]) for path, column in life.hyperparameters.items()}
+    values = {path: _scaled(result.spec, path, value) for path, value in values.items()}
     what = f"the hyperparameters that member {chosen['member']} had at the end"
     what = f"{what}, the best of {slots} members" if member is None else what
     copies = len(chosen["lineage"]) - 1
@@ -234,6 +236,16 @@ def _replaced(described: Any, path: str, value: Any) -> Any:
         return tuple(_replaced(part, inner, value) if str(i) == name else part for i, part in enumerate(described))
     part = _replaced(described.fields.get(name), inner, value)
     return dataclasses.replace(described, fields={**described.fields, name: part})
+
+
+def _scaled(spec: RunSpec, path: str, value: Any) -> Any:
+    """Return a value of a hyperparameter; where the run gave it a schedule, the schedule with this number as peak."""
+    given = [setting[path] for setting in spec.settings() if path in setting] or [spec.fields.get(path)]
+    if not any(is_written(one) for one in given):
+        return value
+    if len(set(given)) > 1:
+        raise ValueError(f"{path} has several schedules in this run, and the curves do not say which a member has.")
+    return with_peaks(Scheduled.of(given[0]), value).written()
 
 
 def _number(spec: RunSpec, path: str, value: np.generic) -> Any:

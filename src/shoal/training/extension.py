@@ -1,7 +1,7 @@
 """Changes of a resumed run: it may get more steps, and the options `MAY_CHANGE` may be others."""
 
 from shoal.core.agent import Agent
-from shoal.core.struct import hyper_fields, info_of
+from shoal.core.struct import hyper_fields, info_of, schedules_in
 from shoal.specs.options import MAY_CHANGE, OPTIONS
 from shoal.specs.spec import RunSpec
 from shoal.training.folder import RunFolder
@@ -48,6 +48,7 @@ def _changed(spec: RunSpec, agent: Agent, before: int) -> str:
         for name, field in hyper_fields(agent).items()
         if info_of(field).spans_run and name not in spec.varying and not spec.fields.get(name, field.default)
     ]
+    spanning += [f"the schedule of {name}" for name in schedules_in(agent)]
     if not spanning:
         return ""
     return (

@@ -123,7 +123,8 @@ class HostPopulation:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
         episodes, horizon, results = self.plan.spec.eval_episodes, self.plan.horizon, []
         for m, member in enumerate(self.members):
-            agent, of_member = self._agent(m), jax.random.fold_in(key, int(self.roster.seed_index[m]))
+            agent = self._agent(m).at(jnp.asarray(member.state.age))
+            of_member = jax.random.fold_in(key, int(self.roster.seed_index[m]))
             policy = agent.policy_state(member.state)
             results.append((evaluate_on_host(agent, policy, self._env(m), of_member, episodes, horizon), policy))
         return self._one_by_one.gather(results, len(results))
@@ -197,9 +198,10 @@ class HostPopulation:
 
     def _train(self, m: int, total: Metrics, clock: int, updates: int) -> Metrics:
         """Train a member, and return the metrics of these updates added to `total`."""
-        agent, envs = self._agent(m), self.envs[m]
+        of_member, envs = self._agent(m), self.envs[m]
         for update in range(updates if self.members[m].alive else 0):
             state = self.members[m].state
+            agent = of_member.at(jnp.asarray(state.age))
             inputs = self._inputs(agent, state)
             trajectory, carry = self._roll_out(agent, state, inputs, envs)
             arguments = (self.members[m], total, agent, np.int32(clock + update), trajectory, envs.env_states(), carry)

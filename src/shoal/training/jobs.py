@@ -11,7 +11,9 @@ from shoal.core.env import Env
 from shoal.core.kinds import shown
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, SELECTORS
-from shoal.specs.describe import build, name_of
+from shoal.core.schedules import is_written
+from shoal.core.struct import hyper_fields, info_of
+from shoal.specs.describe import build, describe, name_of
 from shoal.specs.options import GIVEN, MAY_CHANGE
 from shoal.specs.points import from_members, from_samples, from_settings
 from shoal.specs.selector import UserChoices
@@ -106,6 +108,7 @@ def make_job(
     if isinstance(options.get("selector"), str):
         options["selector"] = SELECTORS[options["selector"]].build()
     fields, sweep = dict(fields or {}), dict(sweep or {})
+    own_fields = {**fields, **sweep}
     env_fields, env_sweep = dict(env_fields or {}), dict(env_sweep or {})
     if found is not None:
         values = found_by(found, trust_source=trust_source)
@@ -138,6 +141,7 @@ def make_job(
         samples = from_samples(random, pair, spec.seed, search, already_set)
         spec = dataclasses.replace(spec, points=samples)
     _check_varying(spec)
+    _check_replaced(pair.agent, spec, {**own_fields, **({} if values[0] is None else changes_of(values[0], AGENTS)[0])})
     if spec.selector is not None:
         first = {**join(spec.sweep, spec.env_sweep), **spec.points}
         given = UserChoices([*already_set], first, search if isinstance(search, Mapping) else {})
@@ -251,6 +255,15 @@ def _check_varying(spec: RunSpec) -> None:
                 f"the run or load its policies: if its class is defined in the started script or in a notebook, move "
                 f"it to a file of its own."
             )
+
+
+def _check_replaced(agent: Agent, spec: RunSpec, given: Mapping[str, Any]) -> None:
+    """Raise ValueError if the user gives a number, such as `anneal`, that a schedule of every member replaces."""
+    varying = {**spec.sweep, **spec.points}
+    for name, field in hyper_fields(agent).items():
+        target = info_of(field).schedule_of
+        if name in given and target and all(map(is_written, varying.get(target, [describe(getattr(agent, target))]))):
+            raise ValueError(f"{target} has a schedule, which replaces {name}: leave {name} out.")
 
 
 def check_points(points: Mapping[str, Any], search: Any = None) -> None:

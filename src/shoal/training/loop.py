@@ -389,9 +389,8 @@ class Run:
         if self.plan.selector is None:
             return {}
         roster = self.state.roster
-        values = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
         columns = self.plan.selector.columns(self.state.selector)
-        return {"occupant": roster.occupant, **columns, "parent": roster.parent, **values}
+        return {"occupant": roster.occupant, **columns, "parent": roster.parent, **roster.numbers}
 
     def _report_stopped(self, alive: np.ndarray) -> None:
         if self.plan.selector is not None and self.plan.selector.replaces_stopped:

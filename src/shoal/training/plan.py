@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shoal.core.agent import Agent
+from shoal.core.agent import Agent, both_ends
 from shoal.core.env import Env, check_fields, episode_limit
 from shoal.core.errors import OutOfMemory, Unsuited
 from shoal.core.form import chosen
@@ -22,8 +22,9 @@ from shoal.core.keys import make_key
 from shoal.core.limits import check_address_limit
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS
+from shoal.core.schedules import Scheduled, lifted
 from shoal.core.spaces import Space, without_real_bounds
-from shoal.core.struct import fill_caps, hyper_fields, info_of, static_fields
+from shoal.core.struct import fill_caps, hyper_fields, info_of, schedules_in, static_fields
 from shoal.core.wrappers.base import Wrapper
 from shoal.specs.describe import build
 from shoal.specs.roster import Roster, first_roster
@@ -148,6 +149,12 @@ class Plan:
         return populate(AgentEnv(self.agent, self.env), roster.hyperparameters, self.members)
 
     @property
+    def learns_from(self) -> np.ndarray:
+        """The environment steps before the first gradient step, [M] or the same for all; with a schedule the most."""
+        *_, agent = both_ends(self.batched().agent)
+        return np.asarray(agent.learns_from)
+
+    @property
     def warning(self) -> str:
         """Warnings about members that will not learn, or have no score in some records; empty if there are none."""
         return f"{self._learning_warning}{self._scores_warning}"
@@ -155,7 +162,7 @@ class Plan:
     @property
     def _learning_warning(self) -> str:
         """A warning about members whose run ends before their first gradient step."""
-        starts = np.broadcast_to(np.asarray(self.batched()[0].learns_from), (self.members,))
+        starts = np.broadcast_to(self.learns_from, (self.members,))
         too_late = starts[starts >= self.steps]
         if not too_late.size:
             return ""
@@ -197,9 +204,8 @@ class Plan:
         """Return names of slots: `learning_rate=0.001 seed=3`; with a selector `occupant=5 learning_rate=0.001`."""
         if self.selector is None:
             return self.member_names()
-        values = {path: np.asarray(v) for path, v in roster.hyperparameters.items() if np.ndim(v) == 1}
         return [
-            " ".join([f"occupant={roster.occupant[m]}", *(f"{path}={v[m]:g}" for path, v in values.items())])
+            " ".join([f"occupant={roster.occupant[m]}", *(f"{path}={v[m]:g}" for path, v in roster.numbers.items())])
             for m in range(self.members)
         ]
 
@@ -250,7 +256,7 @@ def make_plan(
     updates = math.ceil(spec.steps / bound.steps_per_update)
     statics = {name: getattr(bound, name) for name in static_fields(bound)}
     length = updates * bound.steps_per_update
-    pairs = [AgentEnv(a.replace(**statics, **horizons(a, length)), e) for a, e in pairs]
+    pairs = [AgentEnv(a.replace(**statics, **horizons(a, length)), e) for a, e in with_lifted(pairs, varying)]
     one = in_numpy(pairs[0])
     member_state_bytes = state_bytes(*one)
     # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
@@ -306,7 +312,7 @@ def schedule_of(plan: Plan) -> Schedule:
         members=plan.members,
         steps=tuple(plan.boundary(record) * per_update for record in records),
         is_evaluated=tuple(plan.evaluates(record) for record in records),
-        learns_from=float(np.max(np.asarray(plan.batched()[0].learns_from))),
+        learns_from=float(np.max(plan.learns_from)),
         scored_from=float(envs * min(plan.env.reset_every, episode_limit(plan.env) or math.inf))
         if has_episodes
         else math.inf,
@@ -377,8 +383,11 @@ def _with_files(pair: AgentEnv) -> AgentEnv:
 def of_all_sizes(pairs: list[AgentEnv], varying: Sequence[str]) -> AgentEnv:
     """Return the first setting with the varying hyperparameters of all settings [S, ...], and with all time limits.
 
-    The sizes of its agent, when bound, hold for every setting. Raises ValueError for a number above its cap.
+    The sizes of its agent, when bound, hold for every setting, and for all numbers of its schedules. Raises ValueError
+    for a number above its cap.
     """
+    varying = list(dict.fromkeys([*varying, *(name for pair in pairs for name in schedules_in(pair.agent))]))
+    pairs = [AgentEnv(agent, pair.env) for pair in pairs for agent in both_ends(pair.agent)]
     agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
     fields = user_fields(agents[0])
     # Sizes do not depend on what is in a `part`, such as the weights of a loss.
@@ -456,10 +465,23 @@ def _is_suited(name: str, env: Env) -> bool:
     return True
 
 
-def horizons(agent: Agent, steps: int) -> dict[str, float]:
-    """Return the `spans_run` fields of an agent by name; `steps`, the length of the run, for those that are 0."""
-    spanning = (name for name, field in hyper_fields(agent).items() if info_of(field).spans_run)
-    return {name: float(getattr(agent, name) or steps) for name in spanning}
+def horizons(agent: Agent, steps: int) -> dict[str, Any]:
+    """Return the `spans_run` fields of an agent by name; `steps`, the length of the run, for those that are 0.
+
+    For an agent without such a field: its schedules, where those without a horizon have `steps` as theirs.
+    """
+    spanning = [name for name, field in hyper_fields(agent).items() if info_of(field).spans_run]
+    if spanning:
+        return {name: float(getattr(agent, name) or steps) for name in spanning}
+    schedules = schedules_in(agent).items()
+    return {name: dataclasses.replace(s, horizon=float(s.horizon or steps)) for name, s in schedules}
+
+
+def with_lifted(pairs: Sequence[AgentEnv], varying: Sequence[str]) -> list[AgentEnv]:
+    """Return settings in which a hyperparameter that varies is a schedule in all of them, or a number in all."""
+    columns = {path: lifted([get(pair, path) for pair in pairs]) for path in varying}
+    changed = {path: column for path, column in columns.items() if isinstance(column[0], Scheduled)}
+    return [apply(pair, {path: column[s] for path, column in changed.items()}) for s, pair in enumerate(pairs)]
 
 
 def _check_traced(common: AgentEnv, spec: RunSpec) -> None:

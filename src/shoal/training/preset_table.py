@@ -25,6 +25,7 @@ from typing import Any, get_args
 
 from shoal.core.errors import unknown_field
 from shoal.core.registry import AGENTS, ENVS
+from shoal.core.schedules import is_written
 from shoal.core.struct import info_of
 from shoal.specs import options
 from shoal.specs.describe import KINDS, Described, build, from_json, inside
@@ -207,7 +208,7 @@ def _of_type(value: Any, field: dataclasses.Field, where: str) -> Any:
     elif isinstance(default, (int, float)) and not (names and isinstance(value, str)):
         if isinstance(value, tuple) and not info_of(field).static:
             wanted = "one number; a preset holds no sweep"
-        elif isinstance(value, (bool, str, tuple)):
+        elif isinstance(value, (bool, str, tuple)) and not is_written(value):  # the field checks a schedule
             wanted = "a number"
         elif isinstance(default, int) and isinstance(value, float) and info_of(field).static:
             wanted = "a whole number"

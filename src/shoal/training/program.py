@@ -175,7 +175,7 @@ def evaluator(episodes: int, horizon: int, greedy: bool) -> Callable[..., tuple[
     """
 
     def run(member: Member, agent: Agent, env: Env, seed_index: Int[Array, ""], key: Key) -> tuple[Evaluation, Any]:
-        policy = agent.policy_state(member.state)
+        agent, policy = agent.at(member.state.age), agent.policy_state(member.state)
         return evaluate(agent, policy, env, jax.random.fold_in(key, seed_index), episodes, horizon, greedy), policy
 
     return run
