@@ -18,6 +18,7 @@ REASONS = (
     "choice of one of",
     "changes nothing",  # with the other fields of this agent, as a number would
     "is unknown",
+    "leaves none of quantiles",
     "0 means the default of the strategy",
 )
 
@@ -60,6 +61,10 @@ def test_every_hyperparameter_takes_a_schedule_or_says_why_not(name):
     state = jax.jit(type(agent).init)(agent, make_key(0), env)
     state, metrics = jax.jit(type(agent).update)(agent, state, env, jnp.int32(0))
     assert all(np.isfinite(np.asarray(loss)).all() for loss in jax.tree.leaves(metrics.losses))
+    policy = agent.policy_state(state)
+    obs, mask = env.observe(env.init(make_key(1))), env.action_mask(env.init(make_key(1)))
+    for greedy in (True, False):
+        agent.act(policy, obs, agent.initial_carry(), make_key(2), greedy, mask)
     assert int(state.age) == 1
 
 

@@ -109,12 +109,12 @@ class Agent(Actor):
     Fields that an agent takes from its environment are declared with `filled_by_bind()`. While one of them is empty,
     `init`, `update`, `act` and `value` raise ValueError.
 
-    A hyperparameter may hold a schedule (`core.schedules`). The hooks never see it: `init`, `update`, `act` and `value`
-    are called on `at(state.age)`, whose fields hold the numbers of now, and `bind` on an agent whose fields hold the
-    lowest and the highest number, so that sizes hold for both.
+    A hyperparameter may hold a schedule (`core.schedules`). The hooks never see it: those with a state are called on
+    `at(state.age)`, whose fields hold the numbers of now, and `bind` on an agent whose fields hold the lowest and the
+    highest number, so that sizes hold for both.
     """
 
-    takes_schedules: ClassVar[bool] = True
+    takes_schedules = True
 
     rollout: Any = None  # the sizes of a bound agent's rollouts (`rollouts.rollout.Rollout`); None without rollouts
 
@@ -129,7 +129,10 @@ class Agent(Actor):
         super().__init_subclass__(**options)
         for name in ("init", "update", "act", "value"):
             if name in cls.__dict__:
-                setattr(cls, name, _only_bound(cls.__dict__[name]))
+                setattr(cls, name, _only_bound(_with_numbers(cls.__dict__[name])))
+        for name in ("policy_state", "with_policy", "reseed", "new_episodes"):
+            if name in cls.__dict__:
+                setattr(cls, name, _with_numbers(cls.__dict__[name]))
         if "bind" in cls.__dict__:
             cls.bind = _binding_numbers(cls.__dict__["bind"])  # type: ignore[method-assign]  # as wrapped
 
@@ -348,17 +351,25 @@ def both_ends(agent: Value) -> list[Value]:
 
 
 def _only_bound(hook: Callable) -> Callable:
-    """Return a hook that is called on a bound agent with the numbers of now."""
-
     @functools.wraps(hook)
     def checked(agent: Agent, *args: Any, **kwargs: Any) -> Any:
         check_bound(agent)
+        return hook(agent, *args, **kwargs)
+
+    return checked
+
+
+def _with_numbers(hook: Callable) -> Callable:
+    """Return a hook that is called on the agent with the numbers of now; its first argument is a state or a policy."""
+
+    @functools.wraps(hook)
+    def called(agent: Agent, *args: Any, **kwargs: Any) -> Any:
         if schedules_in(agent):
             is_new = hook.__name__ == "init"
             agent = agent.at(jnp.int32(0) if is_new else getattr((*args, *kwargs.values())[0], "age", None))
         return hook(agent, *args, **kwargs)
 
-    return checked
+    return called
 
 
 def _binding_numbers(bind: Callable) -> Callable:

@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_args, get_origin
 
 import jax
 import numpy as np
@@ -138,7 +138,7 @@ def from_file(*, help: str = "") -> Any:  # noqa: A002
 class Struct:
     """The base class of structs. It has no fields; decorate subclasses with `@struct`."""
 
-    takes_schedules: ClassVar[bool] = False  # whether hyperparameters may hold a schedule
+    takes_schedules = False  # of a class: whether hyperparameters may hold a schedule
 
     def __new__(cls: type[Value], *args: Any, **fields: Any) -> Value:
         """Raise TypeError for a field that the class does not have. JAX's unflattening does not call this method."""
