@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.learned_losses import FIRST_SURROGATES, FIRST_VALUE_LOSSES
-from shoal.agents.losses import chosen_loss
+from shoal.agents.losses import check_term, chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.agents.rollout_agent import RolloutAgent
 from shoal.core.agent import Guarded, Metrics, check_choices, check_counts, refuse_ignored
@@ -125,7 +125,9 @@ class PPO(RolloutAgent):
 
     `surrogate` and `value_loss` take a name, a function (see `ops/surrogates.py`) or a struct with weights (see
     `agents/learned_losses.py`). `network` takes any object with `init(key, features)` and `apply(weights, features)`,
-    such as a flax module.
+    such as a flax module. `extra_loss(policy, value, rows)`, a function or a struct, returns one number that is added
+    to the loss of a minibatch: `policy` is the distribution of actions, `value` [B] the critic's prediction, and `rows`
+    the `Batch` of its samples. The curves have it as `extra_loss`.
 
     `memory` adds a network with `memory_size` units after the torso, so that actions can depend on earlier
     observations of the episode (see `nn/memory/`). Each minibatch then consists of whole environments:
@@ -187,6 +189,7 @@ class PPO(RolloutAgent):
     shared: bool = static(False, choices=(False, True), help="one torso for both policy and value")
     surrogate: Any = part("clipped", choices=tuple(SURROGATES), first=FIRST_SURROGATES)
     value_loss: Any = part("clipped", choices=tuple(VALUE_LOSSES), first=FIRST_VALUE_LOSSES)
+    extra_loss: Any = part(None, help="a further term of the loss: a function (policy, value, rows) -> one number")
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = normalization_field()
     normalize_reward: bool = static(False, choices=(False, True))
@@ -225,6 +228,7 @@ class PPO(RolloutAgent):
             shuffle=chosen_shuffle(self),
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
+        bound._check_extra_loss()
         check_kernels(bound, env)
         return bound
 
@@ -476,6 +480,8 @@ class PPO(RolloutAgent):
             )
             return pack(gradient)[0], losses
 
+        if self.extra_loss is not None:  # it may be no mean over samples, which is what a kernel computes
+            return of_xla
         return with_kernel(self.kernels, "gradient_kernels", of_kernel, of_xla)
 
     @property
@@ -505,8 +511,11 @@ class PPO(RolloutAgent):
         value_loss = jnp.mean(self.value_loss(value, rows.value, rows.target, self.clip))
         entropy = jnp.mean(policy.entropy())
         loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
+        further = {} if self.extra_loss is None else {"extra_loss": self.extra_loss(policy, value, rows)}
+        loss = sum(further.values(), start=loss)
         return loss, {
             "loss": loss,
+            **further,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
@@ -533,6 +542,25 @@ class PPO(RolloutAgent):
     def _policy(self, state: PPOState | PPOPolicy, obs: Any, mask: Any, carry: Any) -> tuple[Distribution, Any]:
         policy, carry = self._nets.act(state.weights, normalized(state.obs_stats, obs), carry)
         return restricted(policy, mask), carry
+
+    def _check_extra_loss(self) -> None:
+        if self.extra_loss is None:
+            return
+        if self.kernels == "on":
+            raise ValueError("kernels='on', but a kernel cannot compute an extra_loss: leave kernels out.")
+        examples = jax.eval_shape(self._examples, make_key(0))
+        check_term("extra_loss", self.extra_loss, dict(zip(("policy", "value", "rows"), examples, strict=True)))
+
+    def _examples(self, key: Key) -> tuple[Distribution, Array, Batch]:
+        # The arguments of `extra_loss` for a minibatch: 7 samples, or with a recurrent cell 7 environments.
+        axes = (7,) if self.memory == "none" else (self.num_steps, 7)
+        obs = jax.tree.map(lambda x: jnp.zeros((*axes, *x.shape), x.dtype), zeros(self.observation_space))
+        obs, column = normalized(first_stats(self), obs), jnp.zeros(axes, jnp.float32)
+        is_first = None if self.memory == "none" else jnp.zeros(axes, bool)
+        weights = self._nets.init(key, jax.tree.map(lambda x: x[0] if self.memory == "none" else x[0, :1], obs))
+        policy, value = self._nets.policy_and_value(weights, obs, is_first, self._nets.initial_carry((7,)))
+        action = policy.sample(sample_noise(self.action_space, key, axes))
+        return policy, value, Batch(obs, None, action, policy.log_prob(action), value, column, column, is_first)
 
     def _check_sizes(self) -> None:
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
