@@ -483,17 +483,17 @@ MISTAKES = {
     "a schedule": (
         lambda: PPO(learning_rate=lambda left: left * 1e-3),
         TypeError,
-        r"PPO.learning_rate is a function: write a number. The schedules of PPO are set by anneal, horizon.",
+        r"PPO.learning_rate is a function: .* schedule as a text .*Further schedules of PPO are set by anneal, horizon",
     ),
     "a schedule where there is none": (
         lambda: SAC(learning_rate=lambda left: left * 1e-3),
         TypeError,
-        "SAC.learning_rate is a function: write a number. SAC has no schedules.",
+        r"SAC.learning_rate is a function: write a number, or a schedule as a text such as 'cosine.*\)'.$",
     ),
     "a schedule in fields": (
         lambda: train("dqn", "CartPole-v1", fields={"learning_rate": lambda left: left}),
         TypeError,
-        r"The schedules of DQN are set by epsilon_start, epsilon_end, exploration, horizon.",
+        r"Further schedules of DQN are set by epsilon_start, epsilon_end, exploration, horizon.",
     ),
     "a value that is no number": (
         lambda: CartPole(gravity=PPO()),

@@ -70,6 +70,11 @@ def test_a_text_is_written_again_as_it_was(text):
     assert repr(Scheduled.of(text)) == repr(text) and str(Scheduled.of(text)) == text
 
 
+def test_the_lowest_valid_number_stays_valid_in_32_bits():
+    agent = PPO(adam_eps="linear(1e-12, 1e-5)")
+    jax.tree.map(lambda x: np.asarray(x).astype(np.float32), agent).replace(clip=0.1)
+
+
 def test_a_number_among_schedules_stays_a_number():
     constant, number = lifted([Scheduled.of("constant(0.1)"), 0.25])
     assert (constant.written(), number.written()) == ("constant(0.1)", 0.25)

@@ -158,6 +158,8 @@ def test_the_command_line_takes_schedules_alone_and_in_a_list(tmp_path, capsys):
     assert [s["learning_rate"] for s in found.settings] == [COSINE, 0.001, "linear(0.001, 0.0)"]
     assert found.spec.fields["clip"] == "linear(0.3, 0.1)"
     assert "clip=linear(0.3, 0.1)" in changes_in_words(found.spec)
+    status, _, err = say(capsys, "train", "--resume", tmp_path / "r", "--clip", "0.1")
+    assert status and "clip: linear(0.3, 0.1) -> 0.1" in err
 
 
 @pytest.mark.parametrize(

@@ -328,10 +328,14 @@ def flags_of(cls: type, preset: Mapping[str, Any], prefix: str = "") -> list[Fla
 def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
     """The flags of a value. Its current fields are the defaults; fields of values inside it have paths (`env.n`)."""
     from shoal.core.kinds import python_number
+    from shoal.core.schedules import Scheduled
     from shoal.specs.settings import hyperparameters_of
 
+    def default(found: Any) -> Any:
+        return found.field.default if isinstance(found.value, Scheduled) else python_number(found.value)
+
     found = hyperparameters_of(value).items()
-    flags = (_flag(prefix, path, each.field, python_number(each.value), each.static) for path, each in found)
+    flags = (_flag(prefix, path, each.field, default(each), each.static) for path, each in found)
     return [flag for flag in flags if flag is not None]
 
 

@@ -132,7 +132,8 @@ class Scheduled:
 
     def points(self) -> list[tuple[float, float]]:
         """Return (progress, number) where the schedule of one member has its highest and lowest numbers."""
-        levels, begins, warmup = np.asarray(self.levels).tolist(), np.asarray(self.begins).tolist(), float(self.warmup)
+        levels, begins = ([_shortest(x) for x in np.asarray(numbers)] for numbers in (self.levels, self.begins))
+        warmup = _shortest(self.warmup)
         rise = [(0.0, 0.0)] if warmup > 0 else []
         if self.kind in (LINEAR, COSINE):
             return [*rise, (warmup, levels[0]), (1.0, levels[1])]
