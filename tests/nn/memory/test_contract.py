@@ -6,6 +6,7 @@ import pytest
 
 from memory_check import check_memory
 from shoal.core.form import CPU, using
+from shoal.core.keys import make_key
 from shoal.nn.memory import GRU, MEMORIES, GTrXL, MinGRU
 
 
@@ -15,6 +16,17 @@ from shoal.nn.memory import GRU, MEMORIES, GTrXL, MinGRU
 def test_every_memory_keeps_the_contract(name, as_trees):
     with using(CPU._replace(linear_recurrences_as_trees=as_trees, late_weight_gradients=as_trees)):
         check_memory(MEMORIES[name](8))
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_weights_outputs_and_carries_have_32_bits_where_jax_has_64(name):
+    memory = MEMORIES[name](8)
+    with jax.enable_x64(True):
+        inputs, never = jnp.zeros((3, 2, 5), jnp.float32), jnp.zeros((3, 2), bool)
+        weights, carry = memory.init(make_key(0), inputs), memory.initial_carry((2,))
+        found = weights, memory.step(weights, inputs[0], carry), memory.unroll(weights, inputs, never, carry)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(found):
+        assert leaf.dtype in (jnp.float32, jnp.int32, jnp.complex64), jax.tree_util.keystr(path)
 
 
 def test_a_window_shorter_than_the_episode_and_several_layers():

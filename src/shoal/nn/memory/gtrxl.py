@@ -87,8 +87,8 @@ class GTrXL(NamedTuple):
     def _windows(self, steps: Float[Array, "S H"], count: Int[Array, "T"]) -> Float[Array, "T V H"]:
         # The V steps up to each of the last T, with 0 for those of earlier episodes.
         past = self.window - 1
-        rows = jnp.arange(count.shape[0])[:, None] + jnp.arange(past)[None]
-        is_known = jnp.arange(past)[None] >= past - 1 - count[:, None]
+        rows = _numbers(count.shape[0])[:, None] + _numbers(past)[None]
+        is_known = _numbers(past)[None] >= past - 1 - count[:, None]
         return jnp.where(is_known[..., None], steps[rows], 0)
 
     def _layer(
@@ -106,7 +106,7 @@ class GTrXL(NamedTuple):
         key_and_value = apply_dense(layer["key_and_value"], _normalized(layer["norm_1"], all_steps))
         key, value = (part.reshape(-1, *heads) for part in jnp.split(key_and_value, 2, axis=-1))
         logits = jnp.einsum("tnh,snh->nts", query, key) + _shifted(jnp.einsum("tnh,wnh->ntw", query, layer["distance"]))
-        distance = jnp.arange(x.shape[0])[:, None] + self.window - 1 - jnp.arange(all_steps.shape[0])[None]
+        distance = _numbers(x.shape[0])[:, None] + self.window - 1 - _numbers(all_steps.shape[0])[None]
         is_seen = (distance >= 0) & (distance <= jnp.minimum(count, self.window - 1)[:, None])
         weight = jax.nn.softmax(jnp.where(is_seen[None], logits / heads[1] ** 0.5, -jnp.inf))
         return apply_dense(layer["mix"], jnp.einsum("nts,snh->tnh", weight, value).reshape(x.shape))
@@ -119,7 +119,7 @@ class GTrXL(NamedTuple):
             "norm_1": jnp.ones((self.size,), jnp.float32),
             "query": dense(k_query, columns=self.size),
             "key_and_value": dense(k_keys, columns=2 * self.size),
-            "distance": 0.02 * jax.random.normal(k_distance, (self.window, *heads)),  # the longest first
+            "distance": 0.02 * jax.random.normal(k_distance, (self.window, *heads), jnp.float32),  # the longest first
             "mix": dense(k_mix, columns=self.size),
             "gate_1": _init_gate(k_gate_1, self.size),
             "norm_2": jnp.ones((self.size,), jnp.float32),
@@ -129,9 +129,14 @@ class GTrXL(NamedTuple):
         }
 
 
+def _numbers(count: int) -> Int[Array, "count"]:
+    # 0, 1, 2, ..., in 32 bits also where JAX has 64.
+    return jnp.arange(count, dtype=jnp.int32)
+
+
 def _steps_before(is_first: Bool[Array, "T"], count: Int[Array, ""]) -> Int[Array, "T"]:
     # How many earlier steps of its episode are known at each step; `count` of them before the first.
-    time = jnp.arange(is_first.shape[0])
+    time = _numbers(is_first.shape[0])
     start = jax.lax.cummax(jnp.where(is_first, time, -count))
     return time - start
 
@@ -154,7 +159,7 @@ def _normalized(scale: Float[Array, "H"], x: Float[Array, "*axes H"]) -> Float[A
 def _init_gate(key: Key, size: int) -> Weights:
     k_y, k_x, k_new = jax.random.split(key, 3)
     y = init_dense(k_y, size, 3 * size, scale=1.0)
-    bias = jnp.concatenate([jnp.zeros(size), jnp.full(size, -2.0), jnp.zeros(size)])
+    bias = jnp.repeat(jnp.asarray([0.0, -2.0, 0.0], jnp.float32), size)
     x = init_dense(k_x, size, 2 * size, scale=1.0)["kernel"]
     return {"y": {**y, "bias": bias}, "x": x, "new": init_dense(k_new, size, size, scale=1.0)["kernel"]}
 

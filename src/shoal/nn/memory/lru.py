@@ -47,10 +47,10 @@ class LRU(NamedTuple):
         """Initial weights, for inputs of this size. `key` is consumed."""
         k_modulus, k_phase, k_in, k_out, k_skip, k_gate = jax.random.split(key, 6)
         rows, states = inputs.shape[-1], self._states
-        square = FASTEST**2 + (SLOWEST**2 - FASTEST**2) * jax.random.uniform(k_modulus, (states,))
+        square = FASTEST**2 + (SLOWEST**2 - FASTEST**2) * jax.random.uniform(k_modulus, (states,), jnp.float32)
         return {
             "log_decay": jnp.log(-0.5 * jnp.log(square)),
-            "log_phase": jnp.log(LARGEST_PHASE * jax.random.uniform(k_phase, (states,), minval=1e-3)),
+            "log_phase": jnp.log(LARGEST_PHASE * jax.random.uniform(k_phase, (states,), jnp.float32, minval=1e-3)),
             "in": _normal(k_in, (rows, 2 * states), 2 * rows),
             "out": _normal(k_out, (2 * states, self.size), states),
             "skip": _normal(k_skip, (rows, self.size), rows),
@@ -98,4 +98,4 @@ def _output(weights: Weights, inputs: Float[Array, "*axes D"], state: Complex[Ar
 
 
 def _normal(key: Key, shape: tuple[int, ...], fan_in: int) -> Float[Array, "..."]:
-    return jax.random.normal(key, shape) / jnp.sqrt(fan_in)
+    return jax.random.normal(key, shape, jnp.float32) / jnp.sqrt(jnp.float32(fan_in))

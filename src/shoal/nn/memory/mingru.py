@@ -33,7 +33,8 @@ class MinGRU(NamedTuple):
         """Initial weights, for inputs of this size. `key` is consumed."""
         k_update, k_new = jax.random.split(key)
         kernels = [orthogonal()(k, (inputs.shape[-1], self.size)) for k in (k_update, k_new)]
-        rate = jnp.exp(jnp.linspace(jnp.log(1 / 2), jnp.log(1 / 500), self.size))
+        fastest, slowest = jnp.log(jnp.float32(1 / 2)), jnp.log(jnp.float32(1 / 500))
+        rate = jnp.exp(jnp.linspace(fastest, slowest, self.size, dtype=jnp.float32))
         bias = jnp.concatenate([jnp.log(rate / (1 - rate)), jnp.zeros((self.size,), jnp.float32)])
         return {"kernel": jnp.concatenate(kernels, axis=1), "bias": bias}
 
