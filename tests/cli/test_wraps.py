@@ -36,6 +36,8 @@ def test_a_wrapper_field_takes_words_lists_and_functions():
     assert lava.objects == ("lava", "ball") and lava.death_cost == -2.0
     seeded = read("MiniGrid-Empty-5x5-v0", "--wrap", "Reseed:seeds=3,5,first=1").named["env"]
     assert seeded.seeds == (3, 5) and seeded.first == 1
+    hidden = read("CartPole-v1", "--wrap", "HideObservation:components=1,3").named["env"]
+    assert hidden.components == (1, 3) and hidden.observation_space.shape == (2,)
     clipped = read("CartPole-v1", "--wrap", "TransformReward:function=jax.numpy:tanh").named["env"]
     assert clipped.function is build(Described("function", "jax.numpy:tanh"))
 

@@ -13,6 +13,7 @@ from shoal.core.wrappers import (
     ClipReward,
     FlattenObservation,
     FrameStack,
+    HideObservation,
     Randomize,
     ScaleReward,
     StickyActions,
@@ -51,6 +52,8 @@ def some_tally(key):
 WRAPPED = {
     "time limit": TimeLimit(Tally(), 3),
     "flatten": FlattenObservation(Tally()),
+    "hide": HideObservation(FlattenObservation(Tally()), (0, 3)),
+    "hide channels": HideObservation(FrameStack(CartPole(), 2, "last"), (1,)),
     "frame stack": FrameStack(Tally(), 3),
     "frame stack last": FrameStack(CartPole(), 2, "last"),
     "sticky": StickyActions(Tally(), 0.5),
@@ -192,6 +195,41 @@ def test_flattening_a_single_box_keeps_its_dtype():
     total = int(state.inner.total)
     assert env.observe(state).tolist() == [total, total + 1] * 2
     assert env.observe(state).dtype == env.observation_space.dtype == jnp.uint8
+
+
+def test_hidden_components_are_left_out_of_observations_and_space():
+    env = HideObservation(CartPole(), (1, 3))
+    state, *_ = env.advance(env.init(KEY), jnp.int32(1), None)
+    assert env.observe(state).tolist() == [state.x, state.theta]
+    low, high = CartPole().observation_space.bounds()
+    assert env.observation_space == Box(low[[0, 2]], high[[0, 2]], (2,))
+    in_any_order = HideObservation(CartPole(), (3, 1))
+    assert in_any_order.observe(state).tolist() == env.observe(state).tolist()
+
+
+def test_hiding_acts_on_the_last_axis_and_keeps_the_dtype():
+    env = HideObservation(FrameStack(CartPole(), 2, "last"), (0,))  # the older of two frames [4, 2]
+    state = env.init(KEY)
+    np.testing.assert_array_equal(env.observe(state), CartPole().observe(state.inner)[:, None])
+    small = TransformObservation(Tally(), total_only, Box(0, 99, (2,), np.uint8))
+    assert HideObservation(small, (1,)).observation_space == Box(0, 99, (1,), np.uint8)
+    assert HideObservation(small, (1,)).observe(init(small, KEY)).dtype == jnp.uint8
+
+
+@pytest.mark.parametrize(
+    ("env", "components", "kind", "words"),
+    [
+        (Tally(), (0,), TypeError, "needs observations in a Box with an axis, not Dict.*FlattenObservation"),
+        (CartPole(), (4,), ValueError, r"needs numbers from 0 to 3, each at most once, not \(4,\): .* 4 components"),
+        (CartPole(), (-1,), ValueError, "numbers from 0 to 3"),
+        (CartPole(), (1, 1), ValueError, "each at most once"),
+        (CartPole(), (), ValueError, "needs at least 1 number"),
+        (CartPole(), (0, 1, 2, 3), ValueError, r"must leave at least 1 of 4 components: \(0, 1, 2, 3\) hides 4"),
+    ],
+)
+def test_components_that_cannot_be_hidden_are_refused(env, components, kind, words):
+    with pytest.raises(kind, match=words):
+        HideObservation(env, components)
 
 
 def test_rewards_are_clipped_scaled_and_passed_through():
