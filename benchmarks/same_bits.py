@@ -30,7 +30,11 @@ CASES = {
     "crossq": [("Pendulum-v1", BUFFERED)],
     "ddpg": [("Pendulum-v1", BUFFERED)],
     "double-q": [("CliffWalking-v1", TABLE)],
-    "dqn": [("CartPole-v1", BUFFERED), ("CartPole-v1", {**BUFFERED, "prioritized": True, "noisy": True, "n_step": 3})],
+    "dqn": [
+        ("CartPole-v1", BUFFERED),
+        ("CartPole-v1", {**BUFFERED, "prioritized": True, "noisy": True, "n_step": 3}),
+        ("CartPole-v1", {**BUFFERED, "prioritized": True, "memory": "gru", "memory_size": 8, "sequence_length": 16}),
+    ],
     "es": [("CartPole-v1", {"population_size": 8, "hidden": (4,), "episode_steps": 20})],
     "expected-sarsa": [("CliffWalking-v1", TABLE)],
     "iqn": [("CartPole-v1", {**BUFFERED, "atoms": 8})],

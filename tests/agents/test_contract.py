@@ -341,6 +341,19 @@ def test_policies_find_the_best_actions(name, is_extended, subtests):
             np.testing.assert_allclose(trained(name, group)[probe][1], BEST_RETURNS[probe], atol=0.02)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("probe", ["Probe-TimeLimit-v0", "Probe-Termination-v0", "Probe-Mask-v0", "Probe-Memory-v0"])
+def test_a_recurrent_dqn_finds_the_values_and_actions_of_probes(probe):
+    env = make(probe)
+    sizes = {"memory": "gru", "memory_size": 16, "sequence_length": 10, "burn_in": 5, "batch_size": 16}
+    agent = bound("dqn", env, **sizes)
+    values, returns = jax.jit(train_and_evaluate)(agent, to_arrays(env), jnp.zeros(1), settings_of("dqn")["updates"])
+    if probe in VALUES:
+        np.testing.assert_allclose(values[0], VALUES[probe][0.0], rtol=0.05)
+    else:
+        np.testing.assert_allclose(returns, BEST_RETURNS.get(probe, 1.0), atol=0.02)
+
+
 @pytest.mark.slow  # PPO with either cell is trained on the same probe in its own tests
 def test_recurrent_agents_solve_the_memory_probe(subtests):
     probe = "Probe-Memory-v0"

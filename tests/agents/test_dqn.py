@@ -275,7 +275,13 @@ def test_targets_ignore_forbidden_actions():
     batch = random_batch(agent)
     only_left = jnp.broadcast_to(jnp.asarray([True, False]), (16, 2))
     batch = batch.replace(next_observed=Observed(batch.next_observed.obs, only_left))
-    after = jax.jit(agent._next_output)(weights, target, batch, make_key(3))[:, 0]
+
+    @jax.jit
+    def next_output(batch):
+        hidden = agent._hidden(weights, batch).successor, agent._hidden(target, batch).successor
+        return agent._next_output(weights, target, hidden, batch, make_key(3))
+
+    after = next_output(batch)[:, 0]
     np.testing.assert_allclose(after, numpy_q(target, batch.next_observed.obs)[:, 0], rtol=1e-4, atol=1e-5)
 
 

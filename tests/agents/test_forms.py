@@ -87,6 +87,18 @@ def test_an_agent_learns_the_same_in_every_form(name, form):
     assert_close(on_cpu, other)
 
 
+@pytest.mark.parametrize("memory", ["gru", pytest.param("lru", marks=pytest.mark.slow)])
+def test_a_recurrent_dqn_learns_the_same_in_every_form(memory):
+    env = make("Probe-Memory-v0")  # whose episodes have several steps: of one step no carry matters
+    fields = {**SMALL, "memory": memory, "memory_size": 4, "sequence_length": 8, "burn_in": 4, "prioritized": True}
+    agent = bound("dqn", env, **{k: v for k, v in fields.items() if k in AGENTS["dqn"].cls.__dataclass_fields__})
+    on_cpu, other = (trained(agent, both(env), form) for form in (CPU, FORMS["many"]))
+    first = trained(agent, both(env), CPU, updates=0)
+    before, after = (jax.tree.leaves(member.state.weights["memory"]) for member in (first, on_cpu))
+    assert all(np.any(x != y) for x, y in zip(before, after, strict=True))
+    assert_close(on_cpu, other)
+
+
 @struct
 class Blinding(Env):
     """Episodes of 4 steps with reward 1, or with an infinite one from the second episode on if `is_infinite`."""

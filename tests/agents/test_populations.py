@@ -27,7 +27,10 @@ from shoal.training.program import begin, reseed, reseed_in_new_episodes
 
 # What `new_episodes` resets, of the agents that keep environment states: all that belongs to the running episodes.
 OF_EPISODES = {"env_states", "action", "carry", "discounted_return"}
-OPTIONS_OF = {"ppo": [{}, {"memory": "lstm", "memory_size": 4, "num_minibatches": 1, "normalize_reward": True}]}
+OPTIONS_OF = {
+    "ppo": [{}, {"memory": "lstm", "memory_size": 4, "num_minibatches": 1, "normalize_reward": True}],
+    "dqn": [{}, {"memory": "gru", "memory_size": 4}],
+}
 RECORDS = 4
 
 
@@ -150,6 +153,31 @@ def test_no_sample_of_a_copy_joins_two_episodes(name):
         next_tag, next_time = batch.next_observed.obs.T
         np.testing.assert_array_equal(next_tag[goes_on], tag[goes_on])
         np.testing.assert_array_equal(next_time[goes_on], (time + steps)[goes_on])
+
+
+def test_a_sequence_of_a_copy_is_reset_where_another_episode_begins():
+    fields = {"num_envs": 2, "num_steps": 4, "hidden": (4,), "buffer_size": 48, "batch_size": 4, "learning_starts": 1e6}
+    fields |= {"memory": "gru", "memory_size": 3, "sequence_length": 8, "burn_in": 3}
+    env = Tags()
+    agent = to_arrays(AGENTS["dqn"].build(**fields).bind(env))
+    member = jax.jit(begin)(agent, env, jnp.int32(0), make_key(0))
+    update = jax.jit(lambda state, clock: agent.update(state, env, clock)[0])
+    state = member.state
+    for clock in range(4):
+        state = update(state, jnp.int32(clock))
+    copy = jax.jit(reseed_in_new_episodes)(member.replace(state=state), agent, env, jnp.int32(7), make_key(1))
+    state = copy.state
+    for clock in range(4, 8):
+        state = update(state, jnp.int32(clock))
+    behind, of_env = np.meshgrid(np.arange(agent.incomplete, 6), np.arange(2), indexing="ij")  # all of 6 rollouts
+    index = state.replay.index(state.replay.newest(jnp.int32(7)), *map(jnp.asarray, (behind.ravel(), of_env.ravel())))
+    read = state.replay.take_sequences(index, 0.5, 1, 3, 8).history
+    tag, time = np.moveaxis(np.asarray(read.observed.obs), -1, 0)
+    np.testing.assert_array_equal(np.asarray(read.is_first)[1:], tag[1:] != tag[:-1])
+    np.testing.assert_array_equal(np.asarray(read.is_first)[1:], time[1:] == 0)
+    initial = np.asarray(agent.initial_carry())[None]
+    np.testing.assert_array_equal(np.all(np.asarray(read.carry) == initial, axis=1), time[0] == 0)
+    assert (time[0] == 0).any() and (time[0] > 0).any()
 
 
 # Runs of every agent.

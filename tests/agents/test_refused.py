@@ -40,6 +40,8 @@ IGNORED = [
     ("dqn", CHOICES, {"epsilon_end": 0.1, "noisy": True}, {"noisy": False}, CHOICES),
     ("dqn", CHOICES, {"priority_exponent": 0.5}, {"prioritized": True}, CHOICES),
     ("dqn", CHOICES, {"v_max": 10.0}, {"head": "categorical"}, CHOICES),
+    ("dqn", CHOICES, {"sequence_length": 10}, {"memory": "gru"}, CHOICES),
+    ("dqn", CHOICES, {"burn_in": 5}, {"memory": "gru"}, CHOICES),
     ("dqn", CHOICES, {"atoms": 11}, {"head": "quantile"}, CHOICES),
     ("dqn", CHOICES, {"kappa": 2.0}, {"loss": "huber"}, CHOICES),
     ("dqn", CHOICES, {"kappa": 2.0}, {"head": "quantile"}, CHOICES),

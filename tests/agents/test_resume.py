@@ -17,7 +17,10 @@ from tiny import SILENT
 
 UPDATES = 6  # with learning before the checkpoint that is left, and after
 OPTIONS_OF = {
-    "dqn": [{"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3}],
+    "dqn": [
+        {"prioritized": True, "noisy": True, "epsilon_end": 0.05, "n_step": 3},
+        {"prioritized": True, "memory": "lstm", "memory_size": 8, "sequence_length": 10, "burn_in": 5},
+    ],
     "sac": [{"prioritized": True, "n_step": 3}],
     "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
 }

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shoal.core.keys import make_key
-from shoal.ops.priorities import Priorities, Window
+from shoal.ops.priorities import Priorities, Window, error_of_sequences
 
 
 def given(values):
@@ -90,3 +90,9 @@ def test_a_single_positive_priority_is_always_sampled():
     index, probability = given(values).sample(make_key(3), 64)
     assert (np.asarray(index) == 299).all()
     np.testing.assert_allclose(probability, 1.0, rtol=1e-5)
+
+
+def test_the_error_of_a_sequence_is_nearly_that_of_its_worst_step():
+    # 0.9 x 4 + 0.1 x (1 + 4 + 1) / 3 = 3.8, and 0.9 x 2 + 0.1 x 2 = 2
+    error = error_of_sequences(jnp.asarray([[1.0, 2.0], [-4.0, 2.0], [1.0, -2.0]]))
+    np.testing.assert_allclose(error, [3.8, 2.0], rtol=1e-6)

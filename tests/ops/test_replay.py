@@ -46,17 +46,20 @@ class History:
         self.rows_so_far += rows
         seen, action, reward, terminated, truncated, _ = map(np.stack, zip(*rows, strict=True))
         columns = (seen.astype(np.int32), action.astype(np.int32), reward, terminated, truncated)
-        return Steps(*map(jnp.asarray, columns), jnp.asarray(finals), jnp.asarray(np.stack(slots)))
+        carry = jnp.asarray(seen[0] * 2, jnp.int32)  # a carry that says where the rollout began
+        return Steps(*map(jnp.asarray, columns), jnp.asarray(finals), jnp.asarray(np.stack(slots)), carry)
 
 
-def filled(rollouts, size=ENVS * 24, seed=0):
+def filled(rollouts, size=ENVS * 24, seed=0, carry=None):
     """(the history, the ring after so many rollouts, the clock of the last one)."""
     history, final_rows = History(seed), -(-rows_for(size, ENVS, AT_ONCE) // LIMIT)
     example = jnp.int32(0)
-    replay = Replay.empty(example, example, num_envs=ENVS, num_steps=AT_ONCE, size=size, final_rows=final_rows)
+    sizes = {"num_envs": ENVS, "num_steps": AT_ONCE, "size": size, "final_rows": final_rows}
+    replay = Replay.empty(example, example, **sizes, carry=carry)
     add = jax.jit(Replay.add)
     for clock in range(rollouts):
-        replay = add(replay, history.rollout(), jnp.int32(clock))
+        steps = history.rollout()
+        replay = add(replay, steps if carry is not None else steps.replace(carry=None), jnp.int32(clock))
     return history, replay, jnp.int32(rollouts - 1)
 
 
@@ -95,6 +98,55 @@ def test_samples_equal_the_recorded_steps(n_step, rollouts):
         ends["terminated"] += terminated[env]
         ends["truncated"] += truncated[env] & ~terminated[env]
     assert min(ends.values()) > 5  # both kinds were among them
+
+
+@pytest.mark.parametrize(("burn_in", "length", "n_step"), [(0, 4, 1), (3, 8, 1), (5, 4, 3)])
+@pytest.mark.parametrize("rollouts", [4, 6, 17])
+def test_sequences_equal_the_recorded_steps(burn_in, length, n_step, rollouts):
+    history, replay, clock = filled(rollouts, carry=jnp.int32(0))
+    rows, last = history.rows_so_far, len(history.rows_so_far) - 1
+    # Starts of rollouts, still in the ring of 24 rows, from which the whole sequence and its successor are recorded.
+    starts = [
+        row for row in range(0, last + 1, AT_ONCE) if row > last - 24 and row + burn_in + length + n_step <= last + 1
+    ]
+    incomplete = -(-(burn_in + length + n_step) // AT_ONCE) - 1
+    usable = int(replay.usable(clock, incomplete))
+    assert usable == len(starts)
+    drawn = replay.uniform(make_key(0), 200, replay.newest(clock), jnp.int32(usable), incomplete)
+    behind, env = np.meshgrid(np.arange(incomplete, incomplete + usable)[::-1], np.arange(ENVS), indexing="ij")
+    index = replay.index(replay.newest(clock), jnp.asarray(behind.ravel()), jnp.asarray(env.ravel()))
+    assert set(np.asarray(drawn).tolist()) == set(np.asarray(index).tolist())
+
+    batch = jax.jit(Replay.take_sequences, static_argnums=(3, 4, 5))(replay, index, 0.9, n_step, burn_in, length)
+    read, resets = batch.history, 0
+    assert read.observed.shape == (burn_in + length + n_step - 1, len(index))
+    for b, (start, env) in enumerate((start, env) for start in starts for env in range(ENVS)):
+        assert read.carry[b] == 2 * rows[start][0][env]
+        for i in range(read.observed.shape[0]):
+            seen, _, _, terminated, truncated, _ = rows[start + i - 1] if i else rows[start]
+            assert read.observed[i, b] == rows[start + i][0][env]
+            assert read.is_first[i, b] == (i > 0 and (terminated[env] or truncated[env]))
+            resets += int(read.is_first[i, b])
+        for t in range(length):
+            row, sample = start + burn_in + t, t * len(index) + b
+            reward, bootstrap, after = expected(history, row, env, n_step, 0.9)
+            assert (batch.observed[sample], batch.action[sample]) == (rows[row][0][env], rows[row][1][env])
+            np.testing.assert_allclose(batch.reward[sample], reward, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(batch.bootstrap[sample], bootstrap, rtol=1e-6)
+            done = [rows[row + k][3][env] or rows[row + k][4][env] for k in range(n_step)]
+            joined = done.index(True) if any(done) else n_step - 1
+            assert read.last[sample] == burn_in + t + joined
+            if after is not None:
+                assert batch.next_observed[sample] == after
+    assert resets > 3
+
+
+def test_a_limit_below_the_capacity_counts_whole_rollouts_of_sequences():
+    _, replay, clock = filled(9, carry=jnp.int32(0))
+    assert (replay.stride, replay.starts) == (AT_ONCE, 6)
+    assert replay.usable(clock, 2, 47.0) == 2  # 47 steps are 16 rows of 3 environments, 4 rollouts; 2 are incomplete
+    assert replay.usable(clock, 2, 45.0) == 1  # 15 rows hold 3 whole rollouts
+    assert replay.usable(jnp.int32(3), 2) == 2  # a member in its fourth update
 
 
 def test_no_final_observation_is_read_for_a_termination_at_the_time_limit():

@@ -122,6 +122,16 @@ FIELDS = {
     "a2c": {"num_envs": 3, "num_steps": 9},
     "pqn": {"num_envs": 4, "num_steps": 16, "num_minibatches": 4},
     "dqn": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "prioritized": True, "n_step": 3},
+    "dqn-gru": {
+        "num_envs": 2,
+        "num_steps": 10,
+        "learning_starts": 20,
+        "batch_size": 8,
+        "memory": "gru",
+        "memory_size": 8,
+        "sequence_length": 10,
+        "burn_in": 5,
+    },
     "sac": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
     "td3": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
     "crossq": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
@@ -155,7 +165,7 @@ def test_an_agent_learns_the_same_whether_python_or_the_program_takes_the_steps(
             )
 
 
-@pytest.mark.parametrize("name", ["ppo-gru", "dqn"])
+@pytest.mark.parametrize("name", ["ppo-gru", "dqn", pytest.param("dqn-gru", marks=pytest.mark.slow)])
 def test_a_resumed_run_ends_with_the_same_bits(name, tmp_path):
     whole = tmp_path / "whole"
     train(name, WalkOnHost(), seeds=2, evaluations=0, folder=whole)

@@ -46,6 +46,7 @@ CASES = {
     "mingru": ("pqn", "CartPole-v1", {**SMALL, "memory": "mingru", "memory_size": 8}),
     "lru": ("ppo", Tally, {**SMALL, "memory": "lru", "memory_size": 8}),
     "gtrxl": ("ppo", "CartPole-v1", {**SMALL, "memory": "gtrxl", "memory_size": 8}),
+    "values with a memory": ("dqn", "CartPole-v1", {"hidden": (8,), "memory": "gru", "memory_size": 8}),
     "quantiles": ("dqn", "Acrobot-v1", {"hidden": (8,), "head": "quantile", "atoms": 5, "dueling": True}),
     "categories": ("dqn", "CartPole-v1", {"hidden": (8,), "head": "categorical", "atoms": 5, "noisy": True}),
     "masked values": ("dqn", Tally, {"hidden": (8,)}),

@@ -1,6 +1,6 @@
 """Deep Q-learning, with its refinements as options.
 
-They are double, dueling, n-step, prioritised, distributional, noisy and Munchausen.
+They are double, dueling, n-step, prioritised, distributional, noisy, Munchausen and recurrent.
 
 Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; the source of each refinement is
 beside its field. The defaults are the hyperparameters of CleanRL's `dqn.py`. Differences: truncation by a time limit
@@ -8,7 +8,7 @@ bootstraps from the true final observation; samples are taken with replacement; 
 buffer.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,15 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.normalization import first_stats, normalized, updated
-from shoal.agents.replay_agent import Observed, ReplayAgent, steps_of
+from shoal.agents.replay_agent import Observed, ReplayAgent, SequenceShape, steps_of
+from shoal.agents.sequences import (
+    burn_in_field,
+    carries_of_successors,
+    check_sequences,
+    length_field,
+    read_after_burn_in,
+    sequence_shape,
+)
 from shoal.core.agent import Guarded, Metrics, check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
@@ -26,6 +34,7 @@ from shoal.core.registry import agent
 from shoal.core.spaces import Discrete
 from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
 from shoal.nn.distributions import masked
+from shoal.nn.memory.fields import memory_field, memory_of, window_field
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
 from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
@@ -56,6 +65,7 @@ class DQNState(Guarded):
     replay: Replay
     priorities: Priorities | None
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+    carry: Any = None  # recurrent carries [E] at the start of the next rollout
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
     guarded = ("weights", "target", "optimizer")
@@ -68,6 +78,13 @@ class DQNPolicy(Struct):
     age: Int[Array, ""]
     weights: Weights
     obs_stats: RunningStats | None = None  # statistics that normalize observations
+
+
+class Hidden(NamedTuple):
+    """The hidden vectors of samples, which the heads of a network read."""
+
+    observed: Float[Array, "B H"]
+    successor: Float[Array, "B H"]
 
 
 @agent("dqn")
@@ -120,6 +137,15 @@ class DQN(ReplayAgent):
     of `c51`, in its heads, which have no hidden layer of their own and are the only noisy ones, and in what all agents
     here have in common (see `agents/dqn.py`).
 
+    `memory` adds a network with `memory_size` units after the torso, so that Q-values can depend on earlier
+    observations of the episode (see `nn/memory/`). The buffer then also stores the recurrent carries at the start of
+    every rollout, and a sample is a sequence: the memory first reads `burn_in` steps, from the stored carry on and
+    without gradients, then the loss is the mean over `sequence_length` steps (R2D2, Kapturowski et al. 2019). Online
+    and target network read it from the same stored carry, each with its own weights. `batch_size` counts sequences,
+    `buffer_size` steps. A sequence begins where a rollout began, so `num_steps` must divide `sequence_length`. With
+    `prioritized` every sequence has one priority, from 0.9 times the largest and 0.1 times the mean error of its steps.
+    Differences from R2D2 are listed in `agents/sequences.py`.
+
     `network` takes any torso with `init(key, features)` and `apply(weights, features)`.
     """
 
@@ -168,6 +194,11 @@ class DQN(ReplayAgent):
     layer_norm: bool = static(False, choices=(False, True), help="layer normalisation before each activation")
     torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
     network: Any = static(None, help="your own torso; hidden, activation, layer_norm and torso then have no effect")
+    memory: str = memory_field()
+    memory_size: int = static(64, help="units of the memory")
+    memory_window: int = window_field()
+    sequence_length: int = length_field()
+    burn_in: int = burn_in_field()
 
     def bind(self, env: Env) -> "DQN":
         """The agent with the spaces and sizes of an environment.
@@ -197,6 +228,7 @@ class DQN(ReplayAgent):
         if np.all(np.asarray(self.optimizer) == SGD):
             refuse_ignored(self, "with optimizer='sgd'", "adam_eps")
         _check_support(self)
+        check_sequences(self)
         space = env.observation_space
         return self.fitted(env).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
 
@@ -207,7 +239,7 @@ class DQN(ReplayAgent):
         observed = Observed(jax.vmap(env.observe)(env_states.state), jax.vmap(env.action_mask)(env_states.state))
         stats = first_stats(self)
         weights = self._net.init(k_weights, normalized(stats, observed.obs))
-        replay = self.empty_replay(observed, jnp.int32(0))
+        replay = self.empty_replay(observed, jnp.int32(0), self.initial_carry())
         return DQNState(
             age=jnp.int32(0),
             key=key,
@@ -218,7 +250,21 @@ class DQN(ReplayAgent):
             replay=replay,
             priorities=self.first_priorities(replay),
             obs_stats=stats,
+            carry=self._first_carries,
         )
+
+    @property
+    def sequence(self) -> SequenceShape | None:
+        """The shape of sampled sequences; None without a memory."""
+        return sequence_shape(self)
+
+    def initial_carry(self) -> Any:
+        """The recurrent carry at the start of an episode; None without a memory."""
+        return self._net.initial_carry()
+
+    def actor_carries(self, state: DQNState) -> tuple[Any, Any]:
+        """The carries [E] at the start of the next rollout, and at the start of an episode."""
+        return state.carry, self._first_carries
 
     def policy_noise(self, state: DQNState, key: Key) -> Any:
         """The noise of noisy weights, or (uniforms [T, E, ...] that decide the actions, epsilon [T]).
@@ -238,10 +284,12 @@ class DQN(ReplayAgent):
         def behave(obs, mask, noise, carry):
             obs = normalized(state.obs_stats, obs)
             if self.noisy:
-                action = greedy(self.q_values(state.weights, obs, noise), mask)
+                q_values, carry = self._step(state.weights, obs, carry, noise)
+                action = greedy(q_values, mask)
             else:
                 uniforms, epsilon = noise
-                action = epsilon_greedy(self.q_values(state.weights, obs), epsilon, uniforms, mask)
+                q_values, carry = self._step(state.weights, obs, carry)
+                action = epsilon_greedy(q_values, epsilon, uniforms, mask)
             return action.astype(self.action_space.dtype), None, carry
 
         return behave
@@ -250,12 +298,12 @@ class DQN(ReplayAgent):
         self, state: DQNState, trajectory: Trajectory, carry: Any, key: Key, clock: Int[Array, ""]
     ) -> tuple[DQNState, Metrics]:
         """Store the steps, make the gradient steps that are due, and update the target network if due."""
-        del carry
-        replay = state.replay.add(steps_of(trajectory), clock)
+        replay = state.replay.add(steps_of(trajectory, state.carry), clock)
         state = state.replace(
             replay=replay,
             priorities=self.add_priorities(state.priorities, replay, clock),
             obs_stats=updated(state.obs_stats, trajectory.obs),
+            carry=carry,
         )
         state, losses, due = self._train(state, clock, key)
         state = state.replace(target=self._updated_target(state), age=state.age + 1)
@@ -267,18 +315,26 @@ class DQN(ReplayAgent):
         """(action, carry): the best action when greedy; otherwise as in training, with the epsilon of this age."""
         k_weights, k_uniforms = jax.random.split(key)
         noise = None if greedy else self._net.sample_noise(k_weights, state.weights, ())
-        q_values = self.q_values(state.weights, normalized(state.obs_stats, obs), noise)
+        q_values, carry = self._step(state.weights, normalized(state.obs_stats, obs), carry, noise)
         epsilon = 0.0 if greedy or self.noisy else self._epsilon(state.age, 0)
         uniforms = sample_uniforms(k_uniforms, (), self.action_space.n)
         return epsilon_greedy(q_values, epsilon, uniforms, mask).astype(self.action_space.dtype), carry
 
-    def q_values(self, weights: Weights, obs: Any, noise: Any = None) -> Float[Array, "*axes A"]:
-        """The Q-values of all actions. `obs` is normalized already; `noise` is that of a noisy network."""
-        return self._mean(self._net(weights, obs, noise))
+    def q_values(self, weights: Weights, obs: Any, noise: Any = None, carry: Any = None) -> Float[Array, "*axes A"]:
+        """The Q-values of all actions. `obs` is normalized already; `noise` is that of a noisy network.
 
-    def value(self, state: DQNState | DQNPolicy, obs: Any) -> Float[Array, "*axes"]:
-        """The largest Q-value of each observation, as if all actions were allowed."""
-        return jnp.max(self.q_values(state.weights, normalized(state.obs_stats, obs)), axis=-1)
+        With a memory, `carry` is what it knows before the observation (None: the observation begins an episode).
+        """
+        carry = self._net.first_carry(obs) if carry is None else carry
+        return self._step(weights, obs, carry, noise)[0]
+
+    def value(self, state: DQNState | DQNPolicy, obs: Any, carry: Any = None) -> Float[Array, "*axes"]:
+        """The largest Q-value of each observation, as if all actions were allowed. `carry` is as in `q_values`."""
+        return jnp.max(self.q_values(state.weights, normalized(state.obs_stats, obs), carry=carry), axis=-1)
+
+    def _step(self, weights: Weights, obs: Any, carry: Any, noise: Any = None) -> tuple[Float[Array, "*axes A"], Any]:
+        out, carry = self._net.step(weights, obs, carry, noise)
+        return self._mean(out), carry
 
     def with_policy(self, state: DQNState, policy: DQNPolicy) -> DQNState:
         """A new member's state with the weights (online and target) and observation statistics of a policy."""
@@ -331,12 +387,15 @@ class DQN(ReplayAgent):
         self, weights: Weights, target: Weights, batch: Transitions, weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], Any]:
         k_online, k_target = jax.random.split(key)
+        online, of_target = self._hidden(weights, batch), self._hidden(target, batch)
         noise, levels = self._noise_and_levels(k_online, weights, weight.shape)
-        chosen = _of_action(self._net(weights, batch.observed.obs, noise, levels), batch.action)
+        chosen = _of_action(self._net.outputs(weights, online.observed, noise, levels), batch.action)
         if self.munchausen:
             k_target, k_reward = jax.random.split(k_target)
-            batch = batch.replace(reward=batch.reward + self._log_policy_reward(target, batch, k_reward))
-        next_out = jax.lax.stop_gradient(self._next_output(weights, target, batch, k_target))
+            log_policy = self._log_policy_reward(target, of_target.observed, batch, k_reward)
+            batch = batch.replace(reward=batch.reward + log_policy)
+        hidden = online.successor, of_target.successor
+        next_out = jax.lax.stop_gradient(self._next_output(weights, target, hidden, batch, k_target))
         priority_error, loss = self._errors(chosen, next_out, batch, levels)
         q_value = self._mean(chosen)
         error = q_value - batch.reward - batch.bootstrap * self._mean(next_out)
@@ -345,27 +404,49 @@ class DQN(ReplayAgent):
         losses["loss"] = jnp.sum(weight * loss)
         return losses["loss"], (priority_error, losses)
 
-    def _next_output(self, weights: Weights, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B Z"]:
-        """The target network's output in the next state: for the best action, or averaged over a soft policy."""
+    def _hidden(self, weights: Weights, batch: Transitions) -> Hidden:
+        """The hidden vectors of the samples' observations and of their successors' (XLA removes what is not used)."""
+        net, history = self._net, batch.history
+        if history is None:
+            return Hidden(*(net.hidden(weights, x.obs)[0] for x in (batch.observed, batch.next_observed)))
+
+        def unroll(*rows: Any) -> tuple[Array, Any]:
+            return net.unroll_hidden(weights, *rows)
+
+        hidden, carries = read_after_burn_in(unroll, history, self.burn_in)
+        carries = carries_of_successors(carries, history, self.burn_in)
+        observed = hidden[: self.sequence_length].reshape(-1, hidden.shape[-1])
+        return Hidden(observed, net.hidden(weights, batch.next_observed.obs, carries)[0])
+
+    def _next_output(
+        self, weights: Weights, target: Weights, hidden: tuple[Array, Array], batch: Transitions, key: Key
+    ) -> Float[Array, "B Z"]:
+        """The target network's output in the next state: for the best action, or averaged over a soft policy.
+
+        `hidden` are the vectors [B, H] of the next state, of the online network and of the target network.
+        """
         k_target, k_online = jax.random.split(key)
-        rows, observed = batch.reward.shape, batch.next_observed
+        rows, mask = batch.reward.shape, batch.next_observed.mask
         noise, levels = self._noise_and_levels(k_target, target, rows)
-        out = self._net(target, observed.obs, noise, levels)
+        online, of_target = hidden
+        out = self._net.outputs(target, of_target, noise, levels)
         selection_out = out
         if self.double:
-            selection_out = self._net(weights, observed.obs, self._net.sample_noise(k_online, weights, rows))
+            selection_out = self._net.outputs(weights, online, self._net.sample_noise(k_online, weights, rows))
         elif levels is not None:
-            selection_out = self._net(target, observed.obs, noise)
+            selection_out = self._net.outputs(target, of_target, noise)
         if not self.munchausen:
-            return _of_action(out, greedy(allowed(self._mean(selection_out), observed.mask)))
-        log_policy = self._log_policy(self._mean(selection_out), observed.mask)
+            return _of_action(out, greedy(allowed(self._mean(selection_out), mask)))
+        log_policy = self._log_policy(self._mean(selection_out), mask)
         policy, bonus = jnp.exp(log_policy), jnp.where(jnp.isfinite(log_policy), log_policy, 0)
         return jnp.sum(policy[..., None] * (out - self.munchausen_temperature * bonus[..., None]), axis=1)
 
-    def _log_policy_reward(self, target: Weights, batch: Transitions, key: Key) -> Float[Array, "B"]:
+    def _log_policy_reward(
+        self, target: Weights, hidden: Float[Array, "B H"], batch: Transitions, key: Key
+    ) -> Float[Array, "B"]:
         """The scaled and clipped log-probabilities of the actions that were taken."""
         noise = self._net.sample_noise(key, target, batch.reward.shape)
-        q_values = self._mean(self._net(target, batch.observed.obs, noise))
+        q_values = self._mean(self._net.outputs(target, hidden, noise))
         log_policy = self._log_policy(q_values, batch.observed.mask)
         log_policy = jnp.take_along_axis(log_policy, batch.action[:, None], axis=1)[:, 0]
         return self.munchausen_scale * jnp.clip(self.munchausen_temperature * log_policy, self.munchausen_clip, 0)
@@ -425,8 +506,13 @@ class DQN(ReplayAgent):
             atoms,
             self.dueling,
             self.noisy,
+            memory_of(self),
             implicit=self.head == "implicit",
         )
+
+    @property
+    def _first_carries(self) -> Any:
+        return self._net.initial_carry((self.num_envs,))
 
     @property
     def _optimizer(self) -> Optimizer:

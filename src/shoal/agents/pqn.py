@@ -19,7 +19,7 @@ from shoal.core.agent import Guarded, Metrics, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.errors import Unsuited
 from shoal.core.registry import agent
-from shoal.core.spaces import Discrete, zeros
+from shoal.core.spaces import Discrete
 from shoal.core.struct import Number, Struct, filled_by_bind, hyper, static, struct
 from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of, window_field
 from shoal.nn.q_network import QNetwork
@@ -241,9 +241,7 @@ class PQN(RolloutAgent):
 
         With a memory, `carry` is what it knows before the observation (None: the observation begins an episode).
         """
-        if carry is None and self.memory != "none":
-            axes = jax.tree.leaves(obs)[0].ndim - jax.tree.leaves(zeros(self.observation_space))[0].ndim
-            carry = self._net.initial_carry(jax.tree.leaves(obs)[0].shape[:axes])
+        carry = self._net.first_carry(obs) if carry is None else carry
         return jnp.max(allowed(self._q_values_and_carry(state, obs, carry)[0], mask), axis=-1)
 
     def _q_values_and_carry(

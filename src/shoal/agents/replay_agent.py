@@ -7,7 +7,7 @@
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from shoal.core.schedules import steps_taken
 from shoal.core.spaces import zeros
 from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
 from shoal.nn.distributions import as_action, sample_noise, uniform_action
-from shoal.ops.priorities import Priorities, Window
+from shoal.ops.priorities import Priorities, Window, error_of_sequences
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
 from shoal.ops.running import RunningStats
 from shoal.ops.schedules import passed, whole
@@ -33,6 +33,7 @@ Learner = TypeVar("Learner")  # all that a gradient step changes: weights, targe
 Losses = dict[str, Array]
 # (learner, samples [B], weight of each sample in the mean [B], key)
 #     -> (learner after one gradient step, losses, the error of each sample [B], from which its priority follows)
+# B is L times the number of sequences where an agent samples sequences of L steps.
 GradientStep = Callable[[Learner, Transitions, Float[Array, "B"], Key], tuple[Learner, Losses, Float[Array, "B"]]]
 Fitted = TypeVar("Fitted", bound="ReplayAgent")
 
@@ -43,6 +44,13 @@ class Observed(Struct):
 
     obs: Any
     mask: Any
+
+
+class SequenceShape(NamedTuple):
+    """The steps of a sampled sequence: `burn_in` of them only prepare the carry, and `length` are learned from."""
+
+    burn_in: int
+    length: int
 
 
 @struct
@@ -94,7 +102,7 @@ class ReplayAgent(RolloutAgent):
     def fitted(self: Fitted, env: Env) -> Fitted:
         """The agent with the spaces and sizes that follow from an environment: the common part of `bind`.
 
-        Raises ValueError for a buffer that cannot hold a sample of `n_step` steps and its successor.
+        Raises ValueError for a buffer that cannot hold one sample and its successor.
         """
         check_counts(self, "n_step")
         if not self.prioritized:
@@ -118,8 +126,28 @@ class ReplayAgent(RolloutAgent):
         """Environment steps before the first gradient step: `learning_starts`."""
         return self.learning_starts
 
-    def empty_replay(self, observed: Observed, action: Array) -> Replay:
-        """An empty buffer for `max_buffer_size` samples. `observed` [E] and one `action` give shapes and dtypes."""
+    @property
+    def sequence(self) -> SequenceShape | None:
+        """The shape of the sequences that a recurrent agent samples. Default: None, samples are single steps."""
+        return None
+
+    @property
+    def incomplete(self) -> int:
+        """How many of the newest samples of an environment lack rows that are not stored yet, such as the successor."""
+        if self.sequence is None:
+            return self.n_step
+        return math.ceil((sum(self.sequence) + self.n_step) / self.num_steps) - 1
+
+    @property
+    def stride(self) -> int:
+        """The rows of the buffer from one row at which a sample may begin to the next: see `Replay.stride`."""
+        return 1 if self.sequence is None else self.num_steps
+
+    def empty_replay(self, observed: Observed, action: Array, carry: Any = None) -> Replay:
+        """An empty buffer for `max_buffer_size` steps.
+
+        `observed` [E], one `action` and one `carry` (None without a memory) give shapes and dtypes.
+        """
         return Replay.empty(
             jax.tree.map(lambda x: x[0], observed),
             action,
@@ -127,18 +155,19 @@ class ReplayAgent(RolloutAgent):
             num_steps=self.num_steps,
             size=self.max_buffer_size,
             final_rows=self.final_rows,
+            carry=carry,
         )
 
     def first_priorities(self, replay: Replay) -> Priorities | None:
         """Priorities of an empty buffer; None for uniform sampling."""
-        return Priorities.zero(replay.rows * replay.num_envs) if self.prioritized else None
+        return Priorities.zero(replay.starts * replay.num_envs) if self.prioritized else None
 
     def add_priorities(self, priorities: Priorities | None, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
-        """Give samples the largest priority once their successors are stored: those of the newest rollout."""
+        """Give samples the largest priority once all their rows are stored: those that the newest rollout completed."""
         if priorities is None:
             return None
         envs = jnp.arange(self.num_envs, dtype=jnp.int32)[None]
-        behind = self.n_step + jnp.arange(self.num_steps, dtype=jnp.int32)[:, None]  # rows before the newest one
+        behind = self.incomplete + jnp.arange(self.num_steps // self.stride, dtype=jnp.int32)[:, None]
         index = replay.index(replay.newest(clock), behind, envs).ravel()
         return priorities.set(index, jnp.broadcast_to(priorities.largest, index.shape))
 
@@ -154,11 +183,12 @@ class ReplayAgent(RolloutAgent):
     def gradient_steps_due(self, age: Int[Array, ""]) -> Int[Array, ""]:
         """The number of gradient steps in the update at this age.
 
-        It is 0 before `learning_starts`, and before the buffer holds one sample of `n_step` steps and its successor.
+        It is 0 before `learning_starts`, and before the buffer holds one sample and its successor.
         """
         # `is_time` compares environment steps, and rows of the buffer, as they are after this update.
         steps, rows = self.steps_per_update, self.num_steps
-        is_time = (steps_taken(age, steps, steps) > self.learning_starts) & (steps_taken(age, rows, rows) > self.n_step)
+        is_complete = steps_taken(age, rows, rows) > self.incomplete * self.stride
+        is_time = (steps_taken(age, steps, steps) > self.learning_starts) & is_complete
         return jnp.where(is_time, passed(age, steps, self.train_frequency) * whole(self.train_iterations), 0)
 
     def train_on_replay(
@@ -177,14 +207,15 @@ class ReplayAgent(RolloutAgent):
         Batches are sampled uniformly, or by `priorities`; their observations are normalized with `stats`. `key` is
         consumed.
         """
-        newest, usable = replay.newest(clock), replay.usable(age, self.n_step, self.buffer_size)
+        newest, usable = replay.newest(clock), replay.usable(age, self.incomplete, self.buffer_size)
 
         def step(i: Array, learner: Any, priorities: Any) -> tuple[Any, Any, Losses]:
             k_index, k_learn = jax.random.split(jax.random.fold_in(key, i))
             index, weight = self._sample_indices(replay, priorities, age, k_index, newest, usable)
-            batch = normalized_batch(stats, replay.take(index, self.discount, self.n_step))
-            learner, losses, error = gradient_step(learner, batch, weight, k_learn)
+            batch = normalized_batch(stats, self._take(replay, index))
+            learner, losses, error = gradient_step(learner, batch, self._weight_of_steps(weight), k_learn)
             if priorities is not None:
+                error = self._error_of_samples(error)
                 priorities = priorities.learn(index, error, self.priority_exponent, weight > 0)
             return learner, priorities, losses
 
@@ -205,12 +236,24 @@ class ReplayAgent(RolloutAgent):
         size = self.max_batch_size
         sample_weight = sample_weights(self.batch_size, size)
         if priorities is None:
-            return replay.uniform(key, size, newest, usable, self.n_step), sample_weight
-        oldest = replay.index(newest, self.n_step + usable - 1, jnp.int32(0))
-        within = Window(oldest, usable * self.num_envs, replay.rows * self.num_envs)
+            return replay.uniform(key, size, newest, usable, self.incomplete), sample_weight
+        oldest = replay.index(newest, self.incomplete + usable - 1, jnp.int32(0))
+        within = Window(oldest, usable * self.num_envs, replay.starts * self.num_envs)
         index, probability = priorities.sample(key, size, self.batch_size, within)
         importance = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -self.importance(age)
         return index, sample_weight * importance / jnp.max(jnp.where(sample_weight > 0, importance, 0))
+
+    def _take(self, replay: Replay, index: Int[Array, "B"]) -> Transitions:
+        if self.sequence is None:
+            return replay.take(index, self.discount, self.n_step)
+        return replay.take_sequences(index, self.discount, self.n_step, *self.sequence)
+
+    def _weight_of_steps(self, weight: Float[Array, "B"]) -> Float[Array, "..."]:
+        # The steps of a sequence share its weight equally.
+        return weight if self.sequence is None else jnp.tile(weight / self.sequence.length, self.sequence.length)
+
+    def _error_of_samples(self, error: Float[Array, "..."]) -> Float[Array, "B"]:
+        return error if self.sequence is None else error_of_sequences(error.reshape(self.sequence.length, -1))
 
 
 @struct
@@ -306,8 +349,8 @@ class ReplayActorCritic(ReplayAgent):
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
 
-def steps_of(trajectory: Trajectory) -> Steps:
-    """The fields of a trajectory that a replay buffer stores."""
+def steps_of(trajectory: Trajectory, carry: Any = None) -> Steps:
+    """What a replay buffer stores of a trajectory. `carry` [E] is that of a recurrent policy before the first step."""
     return Steps(
         observed=Observed(trajectory.obs, trajectory.mask),
         action=trajectory.action,
@@ -316,13 +359,22 @@ def steps_of(trajectory: Trajectory) -> Steps:
         truncated=trajectory.truncated,
         final_observed=Observed(trajectory.final_obs, trajectory.final_mask),
         final_slot=trajectory.final_slot,
+        carry=carry,
     )
 
 
 def normalized_batch(stats: RunningStats | None, batch: Transitions) -> Transitions:
-    """The samples with their observations, and those of their successors, normalized."""
-    observed, next_observed = (x.replace(obs=normalized(stats, x.obs)) for x in (batch.observed, batch.next_observed))
-    return batch.replace(observed=observed, next_observed=next_observed)
+    """The samples with all their observations normalized: also those of their successors and of their history."""
+
+    def normalize(observed: Observed) -> Observed:
+        return observed.replace(obs=normalized(stats, observed.obs))
+
+    history = batch.history
+    return batch.replace(
+        observed=normalize(batch.observed),
+        next_observed=normalize(batch.next_observed),
+        history=history and history.replace(observed=normalize(history.observed)),
+    )
 
 
 def critic_loss(
@@ -354,11 +406,16 @@ def sample_weights(batch_size: Number, size: int) -> Float[Array, "B"]:
 
 def _check_buffer(agent: ReplayAgent) -> None:
     """Raise ValueError if the buffer (for a population: the smallest) cannot hold a single sample."""
-    n_step = agent.n_step
+    n_step, least = agent.n_step, agent.incomplete * agent.stride
     rows = math.ceil(np.min(np.asarray(agent.buffer_size)) / agent.num_envs)
-    if rows <= n_step:
-        raise ValueError(
-            f"buffer_size={np.min(np.asarray(agent.buffer_size)):g} holds {rows} steps of each of {agent.num_envs} "
-            f"environments: too few for a sample of n_step={n_step} and the row after it. It must be more than "
-            f"{n_step * agent.num_envs}."
-        )
+    if rows // agent.stride > agent.incomplete:
+        return
+    sample, at_least = f"a sample of n_step={n_step} and the row after it", f"more than {least * agent.num_envs}"
+    if agent.sequence is not None:
+        burn_in, length = agent.sequence
+        sample = f"a sequence of burn_in={burn_in} and sequence_length={length} steps and the n_step={n_step} after it"
+        at_least = f"at least {(least + agent.stride) * agent.num_envs}"
+    raise ValueError(
+        f"buffer_size={np.min(np.asarray(agent.buffer_size)):g} holds {rows} steps of each of {agent.num_envs} "
+        f"environments: too few for {sample}. It must be {at_least}."
+    )

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from shoal.core.keys import Key
-from shoal.core.spaces import Space
+from shoal.core.spaces import Space, zeros
 from shoal.nn.dense import along_last_axis, apply_dense, init_dense
 from shoal.nn.memory import Memory
 from shoal.nn.torso_choice import hidden_units, torso_input
@@ -62,33 +62,47 @@ class QNetwork(NamedTuple):
         self, weights: Weights, obs: Any, noise: Any = None, levels: Float[Array, "*axes atoms"] | None = None
     ) -> Float[Array, "*axes A atoms"]:
         """The outputs of a network without memory. With `noise=None` a noisy one uses the means of its weights."""
-        return self._outputs(weights, self._hidden(weights, obs), noise, levels)
+        return self.outputs(weights, self._torso_output(weights, obs), noise, levels)
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Any:
         """The recurrent carry at the start of an episode, with leading `axes`; None without a memory."""
         return None if self.memory is None else self.memory.initial_carry(axes)
 
-    def step(self, weights: Weights, obs: Any, carry: Any) -> tuple[Float[Array, "*axes A atoms"], Any]:
+    def first_carry(self, obs: Any) -> Any:
+        """The carries of observations that begin an episode, with any leading axes; None without a memory."""
+        array, unbatched = (jax.tree.leaves(x)[0] for x in (obs, zeros(self.observation_space)))
+        return self.initial_carry(array.shape[: array.ndim - unbatched.ndim])
+
+    def step(
+        self, weights: Weights, obs: Any, carry: Any, noise: Any = None
+    ) -> tuple[Float[Array, "*axes A atoms"], Any]:
         """(outputs for all actions, next carry) for one observation with any leading axes."""
-        hidden = self._hidden(weights, obs)
-        if self.memory is not None:
-            hidden, carry = self.memory.step(weights["memory"], hidden, carry)
-        return self._outputs(weights, hidden), carry
+        hidden, carry = self.hidden(weights, obs, carry)
+        return self.outputs(weights, hidden, noise), carry
 
     def unroll(
         self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Any
     ) -> tuple[Float[Array, "T E A atoms"], Any]:
         """(outputs for all actions, carries after each step) of T observations, for a network with memory."""
+        hidden, carries = self.unroll_hidden(weights, obs, is_first, carry)
+        return self.outputs(weights, hidden), carries
+
+    def hidden(self, weights: Weights, obs: Any, carry: Any = None) -> tuple[Float[Array, "*axes H"], Any]:
+        """(the hidden vectors that the heads read, next carry) for one observation with any leading axes."""
+        hidden = self._torso_output(weights, obs)
+        return (hidden, carry) if self.memory is None else self.memory.step(weights["memory"], hidden, carry)
+
+    def unroll_hidden(
+        self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Any
+    ) -> tuple[Float[Array, "T E H"], Any]:
+        """(the hidden vectors that the heads read, carries after each step) of T observations, with a memory."""
         assert self.memory is not None
-        hidden, carries = self.memory.unroll(weights["memory"], self._hidden(weights, obs), is_first, carry)
-        return self._outputs(weights, hidden), carries
+        return self.memory.unroll(weights["memory"], self._torso_output(weights, obs), is_first, carry)
 
-    def _hidden(self, weights: Weights, obs: Any) -> Array:
-        return self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
-
-    def _outputs(
-        self, weights: Weights, hidden: Array, noise: Any = None, levels: Any = None
+    def outputs(
+        self, weights: Weights, hidden: Float[Array, "*axes H"], noise: Any = None, levels: Any = None
     ) -> Float[Array, "*axes A atoms"]:
+        """The outputs of the heads for hidden vectors."""
         if self.implicit:
             hidden = hidden[..., None, :] * self._embedded(weights, levels, hidden.ndim)
             noise = jax.tree.map(lambda x: x[..., None, :], noise)
@@ -99,6 +113,9 @@ class QNetwork(NamedTuple):
             parts = {name: x.reshape(*x.shape[:-1], x.shape[-1] // self.atoms, self.atoms) for name, x in parts.items()}
         q_values = parts["advantage"]
         return parts["value"] + q_values - jnp.mean(q_values, axis=-2, keepdims=True) if self.dueling else q_values
+
+    def _torso_output(self, weights: Weights, obs: Any) -> Array:
+        return self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
 
     def _embedded(self, weights: Weights, levels: Any, axes: int) -> Float[Array, "*axes atoms hidden"]:
         if levels is None:

@@ -17,6 +17,8 @@ from shoal.core.agent import Buffer
 from shoal.core.keys import Key
 from shoal.core.struct import Number, struct
 
+MAX_SHARE = 0.9  # of the largest error of a sequence in its priority (Kapturowski et al. 2019, section 2.3: eta)
+
 
 @struct
 class Priorities(Buffer):
@@ -111,3 +113,12 @@ class Window(NamedTuple):
 
     def _contains(self, index: Int[Array, "*axes"]) -> Bool[Array, "*axes"]:
         return (index - self.first) % self.size < self.length
+
+
+def error_of_sequences(error: Float[Array, "L B"]) -> Float[Array, "B"]:
+    """The error of each sequence, from those of its L steps, for its priority: 0.9 x the largest + 0.1 x the mean.
+
+    Source: Kapturowski et al. 2019, "Recurrent experience replay in distributed reinforcement learning", section 2.3.
+    """
+    error = jnp.abs(error)
+    return MAX_SHARE * jnp.max(error, axis=0) + (1 - MAX_SHARE) * jnp.mean(error, axis=0)

@@ -4,6 +4,9 @@ A row is one step of E environments. Each observation is stored once, in the dty
 successor of a row is the next row, except at a truncation, whose final observation is in a second, small ring. Sampling
 is a few gathers, whatever the capacity; the buffer itself is never permuted, sorted or copied.
 
+For an agent with a memory, samples are sequences of rows instead of single ones. A sequence begins where a rollout
+began, so that the buffer stores recurrent carries for one row of every rollout only.
+
 The row at which new steps are written follows from the clock (the index of the update in the run). All members have the
 same clock, so under `vmap` a write is one contiguous slice. How many rows hold steps of this member follows from its
 age, so that a member that begins late samples only its own steps.
@@ -33,17 +36,32 @@ class Steps(Struct):
     truncated: Bool[Array, "T E"]
     final_observed: Any  # [F, E], the final observations of truncated episodes, in order; F is 0 without a time limit
     final_slot: Int[Array, "T E"]  # for a truncated step: its row in `final_observed`
+    carry: Any = None  # [E], of the acting network before the first step; None without a memory
+
+
+@struct
+class History(Struct):
+    """What a memory reads of B sequences: W rows, from the first burn-in row to the last row that a sample joins."""
+
+    observed: Any  # [W, B]
+    is_first: Bool[Array, "W B"]  # whether an episode begins in a row; the first row needs no reset: see `carry`
+    carry: Any  # [B], that of the acting network before the first row, reset if an episode begins there
+    last: Int[Array, "N"]  # [L * B], the row of the last step of each sample, after which its successor is observed
 
 
 @struct
 class Transitions(Struct):
-    """B samples, each of one step (or n steps) and its successor. The target is reward + bootstrap * value(next)."""
+    """B samples, each of one step (or n steps) and its successor. The target is reward + bootstrap * value(next).
+
+    B sequences of L steps are L * B samples, the first steps of all sequences first, and a `history`.
+    """
 
     observed: Any  # [B]
     action: Any  # [B]
     reward: Float[Array, "B"]  # discounted sum over n steps, or up to the end of the episode
     bootstrap: Float[Array, "B"]  # discount to the power of the number of steps; 0 where the episode terminated
     next_observed: Any  # [B], the true successor: the final observation where the episode was truncated
+    history: History | None = None  # None for samples of single steps
 
 
 @struct
@@ -58,16 +76,17 @@ class Replay(Buffer):
     final_observed: Any  # [K, E], a ring of each environment's newest final observations
     final_slot: Int[Array, "R E"] | None  # for a truncated step: its row in `final_observed`; None without a time limit
     next_final: Int[Array, "E"]  # the row of `final_observed` that is written next
+    carry: Any  # [R / T, E], of the acting network before every rollout; None without a memory
     rows_at_once: int = static()  # T, the rows of one rollout
 
     @classmethod
     def empty(
-        cls, observed: Any, action: Any, *, num_envs: int, num_steps: int, size: int, final_rows: int
+        cls, observed: Any, action: Any, *, num_envs: int, num_steps: int, size: int, final_rows: int, carry: Any = None
     ) -> "Replay":
-        """A buffer for `size` samples, rounded up to whole rollouts of `num_steps` rows.
+        """A buffer for `size` steps, rounded up to whole rollouts of `num_steps` rows.
 
-        `observed` and `action` of one environment give shapes and dtypes. `final_rows` is K, the largest number of
-        truncations of one environment within R rows (`rollout.final_slots`).
+        `observed`, `action` and `carry` of one environment give shapes and dtypes. `final_rows` is K, the largest
+        number of truncations of one environment within R rows (`rollout.final_slots`).
         """
         rows = rows_for(size, num_envs, num_steps)
 
@@ -84,6 +103,7 @@ class Replay(Buffer):
             final_observed=ring(final_rows, observed),
             final_slot=jnp.zeros((rows, num_envs), jnp.int32) if final_rows else None,
             next_final=jnp.zeros(num_envs, jnp.int32),
+            carry=ring(rows // num_steps, carry),
             rows_at_once=num_steps,
         )
 
@@ -97,11 +117,22 @@ class Replay(Buffer):
         """E, the number of environments."""
         return self.reward.shape[1]
 
+    @property
+    def stride(self) -> int:
+        """The number of rows from one row at which a sample may begin to the next: 1, or T for sequences."""
+        return 1 if self.carry is None else self.rows_at_once
+
+    @property
+    def starts(self) -> int:
+        """The number of rows at which a sample may begin. Sample i begins in start i // E of environment i % E."""
+        return self.rows // self.stride
+
     def add(self, steps: Steps, clock: Int[Array, ""]) -> "Replay":
         """The buffer with T new rows instead of the T oldest. `clock` counts updates; all members must share it."""
-        start = clock % (self.rows // self.rows_at_once) * self.rows_at_once
+        rollout = clock % (self.rows // self.rows_at_once)
+        start = rollout * self.rows_at_once
 
-        def write(ring: Array, new: Array) -> Array:
+        def write(ring: Array, new: Array, start: Array = start) -> Array:
             new = new.astype(ring.dtype)
             if not current().replay_as_rows:
                 return jax.lax.dynamic_update_slice_in_dim(ring, new, start, axis=0)
@@ -117,6 +148,7 @@ class Replay(Buffer):
             final_observed=final_observed,
             final_slot=None if self.final_slot is None else write(self.final_slot, steps.final_slot),
             next_final=next_final,
+            carry=jax.tree.map(lambda ring, new: write(ring, new[None], rollout), self.carry, steps.carry),
         )
 
     def newest(self, clock: Int[Array, ""]) -> Int[Array, ""]:
@@ -131,24 +163,48 @@ class Replay(Buffer):
         own = jnp.minimum(age + 1, self.rows // self.rows_at_once) * self.rows_at_once
         return own if limit is None else jnp.minimum(own, jnp.ceil(limit / self.num_envs).astype(jnp.int32))
 
-    def usable(self, age: Int[Array, ""], n_step: int = 1, limit: Number | None = None) -> Int[Array, ""]:
-        """The number of rows that can be sampled, at least 1: all but the newest n, whose successors are not stored."""
-        return jnp.maximum(self.stored(age, limit) - n_step, 1)
+    def usable(self, age: Int[Array, ""], incomplete: int = 1, limit: Number | None = None) -> Int[Array, ""]:
+        """The number of starts whose samples can be taken, at least 1: all but the newest `incomplete` of them.
 
-    def uniform(self, key: Key, count: int, newest: Array, usable: Array, n_step: int = 1) -> Int[Array, "B"]:
-        """Indices of `count` samples, uniform with replacement, from the `usable` rows. `key` is consumed."""
+        The samples of these lack rows that are not stored yet, such as the successor.
+        """
+        return jnp.maximum(self.stored(age, limit) // self.stride - incomplete, 1)
+
+    def uniform(self, key: Key, count: int, newest: Array, usable: Array, incomplete: int = 1) -> Int[Array, "B"]:
+        """Indices of `count` samples, uniform with replacement, from the `usable` starts. `key` is consumed."""
         position = jax.random.randint(key, (count,), 0, usable * self.num_envs, jnp.int32)
-        return self.index(newest, n_step + position // self.num_envs, position % self.num_envs)
+        return self.index(newest, incomplete + position // self.num_envs, position % self.num_envs)
 
     def index(self, newest: Int[Array, ""], behind: Int[Array, "..."], env: Int[Array, "..."]) -> Int[Array, "..."]:
-        """The index, in the flattened ring, of environment `env` in the row `behind` rows before the newest.
+        """The index of the sample of environment `env` at the start that is `behind` starts before the newest.
 
-        `behind` and `env` broadcast.
+        `behind` and `env` broadcast. Where samples are single rows, it is their index in the flattened ring.
         """
-        return (newest - behind) % self.rows * self.num_envs + env
+        return (newest // self.stride - behind) % self.starts * self.num_envs + env
 
     def take(self, index: Int[Array, "B"], discount: Number, n_step: int = 1) -> Transitions:
-        """The samples at these indices, over `n_step` steps each (fewer at the end of an episode)."""
+        """The single rows at these indices, over `n_step` steps each (fewer at the end of an episode)."""
+        return self._join_steps(index, discount, n_step)[0]
+
+    def take_sequences(
+        self, index: Int[Array, "B"], discount: Number, n_step: int, burn_in: int, length: int
+    ) -> Transitions:
+        """The sequences at these indices: `burn_in` rows for the memory only, then `length` rows with a sample each."""
+        first, env = index // self.num_envs * self.stride, index % self.num_envs
+        row = jnp.arange(burn_in + length + n_step - 1, dtype=jnp.int32)[:, None]
+        window = (first[None] + row) % self.rows * self.num_envs + env[None]  # [W, B]
+        samples, last = self._join_steps(window[burn_in : burn_in + length].ravel(), discount, n_step)
+        done = _at(self.terminated, window) | _at(self.truncated, window)
+        history = History(
+            observed=jax.tree.map(lambda x: _at(x, window), self.observed),
+            is_first=jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]]),
+            carry=jax.tree.map(lambda x: _at(x, index), self.carry),
+            last=(last // self.num_envs - jnp.tile(first, length)) % self.rows,
+        )
+        return samples.replace(history=history)
+
+    def _join_steps(self, index: Int[Array, "B"], discount: Number, n_step: int) -> tuple[Transitions, Int[Array, "B"]]:
+        # (the samples of the rows at these indices, the index of the last step that each of them joins)
         row, env = index // self.num_envs, index % self.num_envs
         steps = [(row + k) % self.rows * self.num_envs + env for k in range(n_step)]
         reward, bootstrap = jnp.zeros(index.shape, jnp.float32), jnp.ones(index.shape, jnp.float32)
@@ -161,13 +217,14 @@ class Replay(Buffer):
             if i + 1 < n_step:
                 is_running &= ~(_at(self.terminated, step) | _at(self.truncated, step))
         terminated = _at(self.terminated, last)
-        return Transitions(
+        samples = Transitions(
             observed=jax.tree.map(lambda x: _at(x, index), self.observed),
             action=jax.tree.map(lambda x: _at(x, index), self.action),
             reward=reward,
             bootstrap=jnp.where(terminated, 0, bootstrap),
             next_observed=self._successor((row + n_step) % self.rows * self.num_envs + env, last, env),
         )
+        return samples, last
 
     def _add_final(self, steps: Steps) -> tuple[Steps, Any, Array]:
         """Write final observations: (the steps with `final_slot` in this ring, `final_observed`, `next_final`)."""
@@ -210,6 +267,6 @@ def _rows(ring: Array) -> Array:
     return ring.reshape(ring.shape[0], -1)
 
 
-def _at(ring: Array, index: Int[Array, "B"]) -> Array:
+def _at(ring: Array, index: Int[Array, "..."]) -> Array:
     flat = ring.reshape(ring.shape[0] * ring.shape[1], *ring.shape[2:])
     return flat.at[index].get(mode="promise_in_bounds")
