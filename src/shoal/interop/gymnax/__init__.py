@@ -7,7 +7,7 @@ programs for gymnax 0.0.x, such as PureJaxRL: `step` returns five values. `wrapp
 """
 
 from shoal.core.env import State as EnvState
-from shoal.interop.gymnax import environments, experimental, legacy, visualize, wrappers
+from shoal.interop.gymnax import environments, experimental, visualize, wrappers
 from shoal.interop.gymnax.face import GymnaxEnv, LegacyGymnaxEnv, make, register, registered_envs
 from shoal.interop.gymnax.face import Params as EnvParams
 
@@ -18,7 +18,6 @@ __all__ = [
     "LegacyGymnaxEnv",
     "environments",
     "experimental",
-    "legacy",
     "make",
     "register",
     "registered_envs",
