@@ -31,15 +31,21 @@ FORMS = "The form that shoal uses, and each of its fields changed (`core/form.py
 FLAGS = "XLA's CUDA graphs, in the form that shoal uses. Microseconds of a step or update."
 
 
-def parts(newest: Row) -> list[str]:
-    """Headings, words and tables; a section says on what it was measured, if not on `newest`, a machine and commit."""
+def parts(newest: Row | None = None) -> list[str]:
+    """Headings, words and tables; nothing if there are no measurements.
+
+    A section says on what it was measured, if not at the commit of `newest`, a machine.
+    """
     found: list[str] = []
     for name, section in SECTIONS.items():
-        measured = json.loads((RESULTS / f"gpu-{name}.json").read_text())
+        file = RESULTS / f"gpu-{name}.json"
+        if not file.is_file():
+            continue
+        measured = json.loads(file.read_text())
         heading, *words = section([row for row in measured["rows"] if "failed" not in row and "error" not in row])
-        differs = measured["machine"]["commit"] != newest["commit"]
+        differs = newest is not None and measured["machine"]["commit"] != newest["commit"]
         found += [heading, *([machine_line(measured["machine"])] if differs else []), *words]
-    return [COMMAND, *found]
+    return [COMMAND, *found] if found else []
 
 
 def machine_line(machine: Row) -> str:

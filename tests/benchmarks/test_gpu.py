@@ -33,18 +33,19 @@ def test_every_part_is_rehearsed_without_a_failure(gpu, tmp_path):
     assert ran.returncode == 0, ran.stderr[-2000:]
     parts = [part for wave in gpu.WAVES for part in wave]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"gpu-{part}.json" for part in parts)
-    for part in parts:
-        rows = json.loads((tmp_path / f"gpu-{part}.json").read_text())["rows"]
-        assert not [row for row in rows if "failed" in row or "error" in row or row.get("outcome") == "failed"]
+    rows = {part: json.loads((tmp_path / f"gpu-{part}.json").read_text())["rows"] for part in parts}
+    for of_part in rows.values():
+        assert not [row for row in of_part if "failed" in row or "error" in row or row.get("outcome") == "failed"]
     assert {"CliffWalking-v1", "q-learning-CliffWalking-v1-cpu"} <= {
-        row["test"].partition("[")[2][:-1] for row in rows if "test" in row
+        row["test"].partition("[")[2][:-1] for row in rows["correctness"] if "test" in row
     }
+    assert {(row["agent"], row["agents"]) for row in rows["agents"]} == {("q-learning", 1), ("q-learning", 2)}
 
 
 def test_every_job_of_the_plan_can_be_built(gpu):
     jobs = [
         job
-        for part in ("stepping", "training", "forms", "flags")
+        for part in ("stepping", "training", "agents", "forms", "flags")
         for worker in gpu.PARTS[part](False)
         if "--jobs" in worker.command
         for job in json.loads(worker.command[worker.command.index("--jobs") + 1])

@@ -25,8 +25,11 @@ def all_options():
     found = set()
     for file in Path(parser.__file__).parent.glob("*.py"):
         found |= set(re.findall(r'"(--[a-z-]+)"', file.read_text()))
-    declared = (f for cls in (RunOptions, StudyOptions, CommandOptions) for f in dataclasses.fields(cls))
-    return found | {f"--{field.name.replace('_', '-')}" for field in declared}
+    declared = [f for cls in (RunOptions, StudyOptions, CommandOptions) for f in dataclasses.fields(cls)]
+    flags = {
+        f"--{'no-' * no}{field.name.replace('_', '-')}" for field in declared for no in (False, field.default is True)
+    }
+    return found | flags
 
 
 def all_fields():
