@@ -125,8 +125,11 @@ def check_all_counted(url, told, trials):
     """Count from the storage: the trials that were asked for are finished, each once, and none was lost."""
     found = open_fake(url).get_trials(deepcopy=False)
     by_state = {state: [t for t in found if t.state.name == state] for state in ("COMPLETE", "PRUNED", "FAIL")}
-    assert sum(map(len, by_state.values())) == len(found), "no trial is left running or waiting"
-    assert len(by_state["COMPLETE"]) + len(by_state["PRUNED"]) == trials
+    story = "\n".join(
+        f"{t.number} {t.state.name} {t.user_attrs} {t.datetime_start} {t.datetime_complete}" for t in found
+    )
+    assert sum(map(len, by_state.values())) == len(found), f"a trial is left running or waiting:\n{story}"
+    assert len(by_state["COMPLETE"]) + len(by_state["PRUNED"]) == trials, f"not {trials} are finished:\n{story}"
     for trial in by_state["COMPLETE"]:
         assert trial.intermediate_values == {step: score(trial.params, step) for step in range(1, STEPS + 1)}
         assert trial.value == score(trial.params, STEPS)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -180,7 +181,7 @@ def test_workers_that_ask_at_once_start_no_trial_too_many(study):
         one.tell(one.ask(1)[0].number, None, FAIL)  # so that numbers no longer say how many there are
         one.ask(2)
         first, second = one._create(), two._create()
-        assert first is not None and second is None
+        assert one._suggested(first) is not None and two._suggested(second) is None
     assert states(study) == ["FAIL", "RUNNING", "RUNNING", "RUNNING", "FAIL"]
     assert study.trials[4].user_attrs["failed"] == "the study had enough trials"
     assert [trial.number for trial in trials_of(study)] == [0, 1, 2, 3]
@@ -336,6 +337,106 @@ def test_a_worker_that_was_killed_while_it_told_a_failure_does_not_train_it_agai
     with TrialStore(study, SPACE, trials=1) as store:
         assert store.own_running() == {}
     assert states(study) == ["FAIL"]
+
+
+class Killed(BaseException):
+    """A process was killed here."""
+
+
+class Watched:
+    """A storage that does something before each of its calls in the thread that made it."""
+
+    def __init__(self, storage, act):
+        """`act` is called with the number of the call, from 0."""
+        self._storage, self._act, self._calls, self._thread = storage, act, 0, threading.current_thread()
+
+    def __getattr__(self, name):
+        found = getattr(self._storage, name)
+        return (lambda *args, **options: self._call(found, *args, **options)) if callable(found) else found
+
+    def _call(self, method, *args, **options):
+        if threading.current_thread() is self._thread:
+            self._calls += 1
+            self._act(self._calls - 1)
+        return method(*args, **options)
+
+
+def finish(store):
+    """Train all of a study's trials in one worker, for which the worker "one" and those without a name are dead."""
+    store._heartbeat.is_dead = lambda worker, number: worker in (None, "one")
+    todo = [*store.own_running()]
+    for _ in range(10):
+        for number in todo:
+            store.tell(number, 1.0)
+        store._take_over()
+        if store.is_over():
+            return
+        todo = [trial.number for trial in store.ask(4)]
+    raise AssertionError(
+        "the study does not end:\n" + "\n".join(f"{t.number} {t.state.name} {t.user_attrs}" for t in store._trials())
+    )
+
+
+def kill(other_asks, killed, back, begin):
+    """Kill a worker before a call of its storage while it asks, after another one asked; then finish the study.
+
+    `back`: the killed worker comes back; else the other one takes over its trials. Returns the study and whether the
+    worker had ended before.
+    """
+    study = new_study()
+    begin(study)
+    with TrialStore(study, SPACE, trials=2, worker="other") as other:
+        todo = []
+
+        def act(call):
+            if call == other_asks:
+                todo.extend(other.ask(1))
+            if call == killed:
+                raise Killed
+
+        watched = optuna.load_study(study_name="study", storage=study._storage, sampler=study.sampler)
+        store = TrialStore(watched, SPACE, trials=2, worker="one")
+        store.__enter__()
+        watched._storage = store._storage = Watched(study._storage, act)
+        survived = True
+        try:
+            store.ask(2)
+        except Killed:
+            survived = False
+        stop_beating(store)
+        study.set_user_attr("worker:one", {**study.user_attrs["worker:one"], "process": 0, "began": -1})
+        for trial in todo:
+            other.tell(trial.number, 1.0)
+        if back:
+            with TrialStore(study, SPACE, trials=2, worker="one") as again:
+                finish(again)
+        finish(other)
+    return study, survived
+
+
+def interrupt_one(study):
+    """Begin with a trial whose worker died before it was copied, and of which two workers made copies."""
+    with TrialStore(study, SPACE, trials=2, worker="dead") as dead:
+        dead.ask(1)
+        study._storage.set_trial_state_values(study.trials[0]._trial_id, FAIL)
+        dead._copy(study.trials[0])
+        dead._copy(study.trials[0])
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["back", "taken over"])
+@pytest.mark.parametrize("begin", [lambda study: None, interrupt_one], ids=["new", "copies"])
+def test_a_kill_at_any_call_of_the_storage_trains_no_trial_too_many(begin, back):
+    for other_asks in range(100):
+        for killed in range(other_asks, 100):
+            study, survived = kill(other_asks, killed, back, begin)
+            found = Counter(t.state.name for t in study.trials)
+            story = f"the other one asks at call {other_asks}, killed at call {killed}: {found}"
+            assert found["COMPLETE"] == 2 and found["RUNNING"] == found["WAITING"] == 0, story
+            if survived:
+                break
+        if other_asks == killed:
+            return
+    raise AssertionError("more calls than were tried")
 
 
 def test_two_running_workers_with_one_name_are_refused(journal):

@@ -144,8 +144,9 @@ else:
 
 def killed(words, cwd):
     """Start a process that is killed when it begins to save its Nth checkpoint or its best policies."""
-    paths = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]])
-    env = {**os.environ, "PYTHONPATH": paths}
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run([sys.executable, "-c", KILLED, *words], cwd=cwd, env=env, capture_output=True, timeout=300)
     assert done.returncode == -signal.SIGKILL, done.stderr
 

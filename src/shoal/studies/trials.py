@@ -269,26 +269,21 @@ class TrialStore:
         return [Trial(number, params) for number, params in self.own_running().items() if number not in held]
 
     def _start(self, trial: FrozenTrial) -> FrozenTrial | None:
-        """Start a waiting trial. None where another worker did, where the study has enough, and for a second copy."""
+        """Start a waiting trial. None where another worker did, and where the study has enough."""
         if not self._is_needed(trial.number):
             return None
         try:
             if not self._storage.set_trial_state_values(trial._trial_id, RUNNING):
                 return None
             self._storage.set_trial_user_attr(trial._trial_id, WORKER, self.worker)
-            if self._is_second_copy(trial):
-                return self._withdraw(trial._trial_id, SECOND_COPY)
         except UpdateFinishedTrialError:
             return None
         return trial
 
-    def _create(self) -> FrozenTrial | None:
-        """Create a running trial of this worker. None where the study has enough."""
+    def _create(self) -> FrozenTrial:
+        """Create a running trial of this worker. It may be one too many: then `_suggested` withdraws it."""
         new = optuna.trial.create_trial(state=RUNNING, user_attrs={WORKER: self.worker})
-        trial = self._storage.get_trial(self._storage.create_new_trial(self._study_id, new))
-        if not self._is_needed(trial.number):
-            return self._withdraw(trial._trial_id, ENOUGH)
-        return trial
+        return self._storage.get_trial(self._storage.create_new_trial(self._study_id, new))
 
     def _needs_more(self) -> bool:
         """Whether the study may need one more trial, as far as this worker sees."""
@@ -296,6 +291,7 @@ class TrialStore:
         return len(trials) < self.trials or len(counted(trials)) < self.trials
 
     def _withdraw(self, trial_id: int, reason: str) -> None:
+        """End a trial that is not tried again. The reason comes first: a trial that has ended cannot be changed."""
         self._storage.set_trial_user_attr(trial_id, FAILED, reason)
         self._storage.set_trial_state_values(trial_id, FAIL)
 
@@ -311,6 +307,12 @@ class TrialStore:
         own = first_attempts(trials)[number]
         return sum(first <= own for first in counted(trials)) <= self.trials
 
+    def _surplus(self, trial: FrozenTrial) -> str | None:
+        """Return why the study does not need a trial that was started, or None where it does."""
+        if not self._is_needed(trial.number):
+            return ENOUGH
+        return SECOND_COPY if self._is_second_copy(trial) else None
+
     def _is_second_copy(self, trial: FrozenTrial) -> bool:
         """Whether two workers made a copy of the same trial, and this is the later one."""
         original = trial.user_attrs.get(RETRY_OF)
@@ -319,12 +321,15 @@ class TrialStore:
         )
 
     def _suggested(self, frozen: FrozenTrial) -> Trial | None:
-        """A running trial with all its parameters; the sampler suggests those that it lacks. None if it is lost."""
+        """A running trial with all its parameters; the sampler suggests those that it lacks.
+
+        None where it is lost, and where the study does not need it: it is withdrawn then. Its worker may have been
+        killed between starting and withdrawing it.
+        """
         number, trial_id = frozen.number, frozen._trial_id
         try:
-            if FAILED in frozen.user_attrs:  # its worker was killed while it was telling or withdrawing it
-                self._storage.set_trial_state_values(trial_id, FAIL)
-                return None
+            if reason := frozen.user_attrs.get(FAILED) or self._surplus(frozen):
+                return self._withdraw(trial_id, reason)
             params = dict(frozen.params)
             if any(name not in params for name in self.distributions):
                 trial = optuna.trial.Trial(self._fresh_study(), trial_id)
@@ -357,20 +362,25 @@ class TrialStore:
         self._uncopied = uncopied.keys() - self._uncopied
 
     def _interrupt(self, trial: FrozenTrial, worker: str | None) -> None:
-        """Fail a trial whose worker died, and copy it, unless `RETRIES` copies have ended like this before."""
-        deaths, is_told = deaths_of(trial, self._trials()), FAILED in trial.user_attrs
-        is_last = deaths > RETRIES and not is_told
-        reason = DIED.format(deaths)
+        """Fail a trial whose worker died, and copy it.
+
+        It is not copied where `RETRIES` copies have ended like this before, where the study does not need it, and where
+        its worker was about to withdraw it.
+        """
+        deaths = deaths_of(trial, self._trials())
+        reason = trial.user_attrs.get(FAILED) or self._surplus(trial)
+        died = DIED.format(deaths) if deaths > RETRIES and not reason else None
         try:
-            if is_last:  # before its end, after which a trial cannot be changed
-                self._storage.set_trial_user_attr(trial._trial_id, FAILED, reason)
-            self._storage.set_trial_state_values(trial._trial_id, FAIL)
+            if reason or died:
+                self._withdraw(trial._trial_id, reason or died)
+            else:
+                self._storage.set_trial_state_values(trial._trial_id, FAIL)
         except UpdateFinishedTrialError:
             return  # another worker was first, or the trial's own worker is back and told it
         who = f"worker {worker or 'without a name'} died"
-        if is_last:
-            self._say(f"{who}; its trial {trial.number} has failed and is not tried again: {reason}")
-        elif not is_told:
+        if died:
+            self._say(f"{who}; its trial {trial.number} has failed and is not tried again: {died}")
+        elif not reason:
             self._copy(trial)
             self._say(f"{who}; its trial {trial.number} is tried again")
 
