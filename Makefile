@@ -14,6 +14,8 @@ THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
 BYTECODE = PYTHONDONTWRITEBYTECODE=
 # Most of the time goes into compiling, which takes a seventh to a half of the time then: see tests/conftest.py.
 QUICK = SHOAL_TEST_XLA_LEVEL=0
+# Checking the annotations at each call takes a third of the time: `make test-newest` and `make test-all` do it.
+UNCHECKED = --jaxtyping-packages=
 
 .PHONY: help setup setup-dev demo test test-all test-newest lint docs lock peers gpu-program test-gpu-program clean
 
@@ -35,12 +37,12 @@ demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute
 	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
 
 test: setup-dev  ## run the tests, except those marked slow or long
-	@$(QUICK) $(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+	@$(QUICK) $(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long" $(UNCHECKED)
 
 test-all: setup-dev  ## run all tests, also those marked slow; before a release
 	@$(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
-test-newest:  ## run the tests of `make test` with Python 3.13 and the newest JAX
+test-newest:  ## run the tests of `make test` with Python 3.13, the newest JAX, and annotations checked at each call
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup dev
 	@$(QUICK) $(THREADS) $(BYTECODE) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
 
