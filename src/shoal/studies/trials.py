@@ -368,18 +368,18 @@ class TrialStore:
         its worker was about to withdraw it.
         """
         deaths = deaths_of(trial, self._trials())
-        reason = trial.user_attrs.get(FAILED) or self._surplus(trial)
-        died = DIED.format(deaths) if deaths > RETRIES and not reason else None
+        unwanted = trial.user_attrs.get(FAILED) or self._surplus(trial)
+        reason = unwanted or (DIED.format(deaths) if deaths > RETRIES else None)
         try:
-            if reason or died:
-                self._withdraw(trial._trial_id, reason or died)
+            if reason:
+                self._withdraw(trial._trial_id, reason)
             else:
                 self._storage.set_trial_state_values(trial._trial_id, FAIL)
         except UpdateFinishedTrialError:
             return  # another worker was first, or the trial's own worker is back and told it
         who = f"worker {worker or 'without a name'} died"
-        if died:
-            self._say(f"{who}; its trial {trial.number} has failed and is not tried again: {died}")
+        if reason and not unwanted:
+            self._say(f"{who}; its trial {trial.number} has failed and is not tried again: {reason}")
         elif not reason:
             self._copy(trial)
             self._say(f"{who}; its trial {trial.number} is tried again")
