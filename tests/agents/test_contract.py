@@ -147,6 +147,7 @@ def groups_to_run(name, is_extended):
 
 
 @pytest.mark.parametrize("name", all_agents())
+@pytest.mark.sampled(7)
 def test_an_agent_keeps_the_contract(name):
     env = make(playable(name))
     check_agent(unbound(name, env), env)
@@ -191,7 +192,7 @@ def after_three_updates(name, env):
 
 
 @pytest.mark.parametrize("name", all_agents())
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 def test_what_is_learned_does_not_depend_on_the_units_of_actions(name):
     expected = after_three_updates(name, FROM_MINUS_1_TO_1)
     if expected is None:
@@ -334,7 +335,7 @@ def test_values_are_those_computed_by_hand(name, is_extended, subtests):
 
 
 @pytest.mark.parametrize(("name", "is_extended"), agent_cases())
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 def test_policies_find_the_best_actions(name, is_extended, subtests):
     for probe, group in probes_of(name, BEST_RETURNS, groups_to_run(name, is_extended)):
         with subtests.test(probe):

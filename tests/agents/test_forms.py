@@ -132,7 +132,7 @@ GUARDED = ["ppo", "pqn", "dqn", "sac", "td3", "tqc", "crossq"]  # agents with gr
 
 @pytest.mark.parametrize("form", ["cpu", "many"])
 @pytest.mark.parametrize("name", GUARDED)
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 def test_a_member_with_infinite_rewards_stops_and_the_other_goes_on(name, form):
     continuous = name in CONTINUOUS
     agent = small(name, Blinding(continuous=continuous))

@@ -40,7 +40,7 @@ def _promotion_as_users_have_it():
 
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda x: x if isinstance(x, str) else "-".join(x))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_an_interrupted_run_ends_with_the_same_bits(name, fields, tmp_path):
     probe = playable(name)
     probe = "Probe-Chain-v0" if probe == "Probe-CountedMatching-v0" else probe  # a table learns that one too early

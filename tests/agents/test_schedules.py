@@ -41,7 +41,7 @@ def inside(field):
     return max(low, info.valid.low), min(high, info.valid.high)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", all_agents())
 def test_every_hyperparameter_takes_a_schedule_or_says_why_not(name):
     env = make(playable(name))
@@ -73,7 +73,7 @@ def _goes_with_others(name):
     return name not in ("learning_starts", "buffer_size", "v_min", "v_max")  # whose sizes would make the test slow
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["ppo", "dqn", "q-learning", "sac", "td3", "pqn", "bc", "es"])
 def test_an_update_with_a_schedule_is_that_with_its_number(name):
     env = make(playable(name))

@@ -89,6 +89,7 @@ def test_the_quickly_checked_classes_cover_every_kind():
 
 
 @pytest.mark.parametrize("names", classes(*QUICK))
+@pytest.mark.sampled(12)
 def test_a_registered_environment_keeps_the_contract(names):
     check_env(smallest(names))
 

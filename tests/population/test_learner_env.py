@@ -117,6 +117,7 @@ CAPPED = [name for name in sorted(AGENTS) if any(info_of(f).cap for f in hyper_f
 
 
 @pytest.mark.parametrize("name", CAPPED)
+@pytest.mark.sampled(4)
 def test_sizes_hold_for_the_largest_action(name):
     env = make(playable(name))
     agent = unbound(name, env, batch_size=4, buffer_size=40)

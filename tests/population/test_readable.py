@@ -78,7 +78,7 @@ def assert_acts_as(path, there):
 
 
 @pytest.mark.parametrize(("selector", "start"), CASES)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_a_run_that_trained_is_read_resumed_and_exported(selector, start, other, tmp_path):
     if selector in ENDS_RUN and start not in ("plain", "init"):
         with pytest.raises(ValueError, match="differs between members"):

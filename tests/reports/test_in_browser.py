@@ -54,6 +54,7 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(4)
 def test_no_table_is_cut_on_a_desktop_screen(kind, pages, chromium):
     chromium.open(pages[kind], WIDTHS[0])
     chromium.run('document.querySelectorAll("details").forEach((each) => { each.open = true; })')

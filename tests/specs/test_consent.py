@@ -115,7 +115,7 @@ def refuse(capsys, *words):
 
 
 @pytest.mark.parametrize("kind", STRANGERS)
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 def test_no_reader_runs_the_code_of_a_stranger(kind, result, beside, capsys):
     run = stranger(result, beside, STRANGERS[kind])
     for name, read in readers(run, capsys).items():

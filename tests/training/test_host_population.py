@@ -149,7 +149,7 @@ def train(name, env, updates=6, **options):
 
 
 @pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 def test_an_agent_learns_the_same_whether_python_or_the_program_takes_the_steps(name, tmp_path):
     continuous, masked = name in ("sac", "td3", "crossq"), name in ("ppo", "dqn", "pqn")
     compiled = train(name, Walk(continuous, masked), seeds=2, folder=tmp_path / "compiled")

@@ -94,7 +94,7 @@ def calls(text):
     "case",
     [pytest.param(case, marks=[pytest.mark.slow] if case in VARIANTS or case in MORE else []) for case in CASES],
 )
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 def test_every_program_of_an_agent_lowers_for_cuda(case):
     for program, text in lowered(case, on_mesh(1)).items():
         foreign = {call for call in calls(text) - ON_EVERY_PLATFORM if not call.startswith("cu")}

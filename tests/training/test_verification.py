@@ -208,6 +208,7 @@ CHANGES = {
 @pytest.mark.parametrize(
     "change", [pytest.param(c, id=f"{name}-{i}") for name, changes in CHANGES.items() for i, c in enumerate(changes)]
 )
+@pytest.mark.sampled(40)
 def test_a_changed_file_is_found_without_training(change, run):
     before = contents(run)
     change(run)

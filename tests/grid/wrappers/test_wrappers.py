@@ -272,7 +272,7 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: ActionBonus(make("CartPole-v1")), TypeError, "ActionBonus: CartPole is not a grid environment"),
         (lambda e: Reseed(e, seeds=()), ValueError, "first=0 is not an index of the 0 seeds"),
         (lambda e: Reseed(e, seeds=(1, 2), first=2), ValueError, "first=2 is not an index of the 2 seeds"),
-        (lambda e: Reseed(e, seeds=(0.5,)), TypeError, r"a seed is an integer|tuple\[int"),
+        (lambda e: Reseed(e, seeds=(0.5,)), TypeError, r"Reseed.seeds=\(0.5,\) must hold whole numbers"),
         (lambda e: StochasticAction(e, 1.5), ValueError, "probability=1.5 is out of range"),
         (lambda e: StochasticAction(e, random_action=7), ValueError, "random_action=7 is not an action: choose 0 to 6"),
         (lambda e: StochasticAction(make("Pendulum-v1")), TypeError, "needs a Discrete action space; Pendulum has Box"),
@@ -282,9 +282,10 @@ def test_wrapped_levels_keep_the_contract(wrap, empty):
         (lambda e: NoDeath(e, ("agent",)), ValueError, r"objects=\('agent',\) must"),
         (lambda e: NoDeath(e, ("laver",)), ValueError, r"objects=\('laver',\) must be"),
         (lambda e: NoDeath(e, ()), ValueError, r"objects=\(\) must"),
-        (lambda e: NoDeath(e, "lava"), TypeError, r"must be a tuple of names|tuple\[str"),
+        (lambda e: NoDeath(e, "lava"), TypeError, r"NoDeath.objects='lava' is a str: write a tuple"),
     ],
 )
+@pytest.mark.usefixtures("without_type_checker")
 def test_invalid_values_are_refused_at_construction(empty, build, error, message):
     with pytest.raises(error, match=message):
         build(empty)
