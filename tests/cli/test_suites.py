@@ -7,6 +7,7 @@ import pytest
 from commands import refused, say
 from shoal.studies import suite_time
 from shoal.studies.suite_file import suite_of
+from shoal.studies.suites import plan_suite
 from tiny import as_flags
 
 FLAGS = ["--steps", "256", "--records", "2", "--evaluations", "1", "--preset", "none", "--num-steps", "32"]
@@ -57,19 +58,64 @@ def test_a_measured_time_is_kept(capsys, monkeypatch):
     assert say(capsys, *words)[0] == 0
     out = say(capsys, "suites", "tables.toml")[1].splitlines()[-1]
     assert out.startswith("tables: about") and "for q-learning with 1 seed in 2 environments" in out
+    assert "s compiling, " in out and "for records, checkpoints, figures and videos" in out
     assert "CliffWalking-v1, FrozenLake-v1 on 20" in out
     (found,) = suite_time.kept_times().values()
-    assert found.of == 2 and found.seconds > 0
+    assert found.of == 2 and min(found.compiling, found.training, found.evaluating, found.rest) > 0
+    assert found.seconds == found.compiling + found.training + found.evaluating + found.rest
     suite_time._file().write_text('{"tables": {"agent": 3}}')  # of another version
     assert suite_time.kept_times() == {}
 
 
-def test_the_time_of_a_suite_grows_with_its_steps_and_seeds(monkeypatch):
-    monkeypatch.setattr(suite_time, "_seconds", lambda plan: plan.updates_per_member * plan.members)
-    how = {"preset": None, "fields": {"num_steps": 10}}
-    suite = suite_of("toy-text")
-    one = suite_time.suite_time("q-learning", suite, steps=1000, **how)
-    more = suite_time.suite_time("q-learning", suite, steps=2000, seeds=3, **how)
-    assert (one.seconds, more.seconds) == (100 * 6, 200 * 3 * 6) and len(one.envs) == 3
-    fits = suite_time.suite_time("dqn", suite_of("classic"), steps=1000, preset=None)
-    assert fits.envs == ["CartPole-v1"] and fits.of == 3  # of three that were measured two do not fit
+def test_the_time_of_a_suite_is_the_sum_of_its_parts_for_all_runs(monkeypatch):
+    costs = {"CliffWalking-v1": (4.0, 1e-3, 2.0, 10.0), "FrozenLake-v1": (6.0, 3e-3, 4.0, 20.0)}
+    seen = []
+
+    def measured(task):
+        seen.append(task.label)
+        return suite_time.Costs(*costs[task.job.spec.env_name])
+
+    monkeypatch.setattr(suite_time, "measured", measured)
+    how = {"preset": None, "fields": {"num_steps": 10}, "records": 4, "evaluations": 2}
+    found = suite_time.suite_time("q-learning", suite_of("tables.toml"), steps=1000, seeds=3, **how)
+    assert seen == found.envs == ["CliffWalking-v1", "FrozenLake-v1"] and found.of == 2
+    # Means of the two: 5 s for a program, 2 ms for a step, 3 s for an evaluation of a member, 15 s for the rest.
+    assert found.compiling == 5 * 2 and found.training == pytest.approx(2e-3 * 2 * 3 * 1000)
+    assert found.evaluating == 3 * 2 * 3 * 2 and found.rest == 15 * 2 and found.seconds == 10 + 12 + 36 + 30
+
+
+def test_the_steps_of_every_environment_count_also_of_those_that_are_not_measured(monkeypatch):
+    seen = []
+    monkeypatch.setattr(suite_time, "measured", lambda task: seen.append(task.label) or suite_time.Costs(1, 1e-3, 0, 0))
+    found = suite_time.suite_time("q-learning", suite_of("toy-text"))
+    steps = {task.label: task.plan.steps for task in plan_suite("q-learning", suite_of("toy-text")).tasks}
+    assert seen == found.envs == ["CliffWalking-v1", "FrozenLake-v1", "Blackjack-v1"]
+    assert len(set(steps.values())) > 1 and steps["FrozenLake8x8-v1"] > steps["FrozenLake-v1"]
+    assert found.training == pytest.approx(sum(steps.values()) / 1000) and found.of == 6
+
+
+def test_environments_in_which_the_agent_cannot_act_take_no_time(monkeypatch):
+    monkeypatch.setattr(suite_time, "measured", lambda task: suite_time.Costs(1, 0, 0, 1))
+    found = suite_time.suite_time("dqn", suite_of("classic"), steps=1000, preset=None)
+    assert found.envs == ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"] and found.of == 3
+
+
+def test_the_parts_of_a_measured_run_add_up_to_its_time(monkeypatch):
+    """Two runs of 4 records and updates of 10 steps, for 2 members: one of 9 s in all, and one that only trains."""
+    calls = []
+
+    def trained(task, folder, updates, store, *, only_training=False):
+        calls.append((updates, only_training))
+        clock[0] += 0.0 if only_training else 9.0
+        spent = updates * 0.01  # 10 ms for each update of 20 steps
+        return {"compile_seconds": 2.0, "eval_seconds": 3.0, "train_seconds": spent}
+
+    clock = [100.0]
+    monkeypatch.setattr(suite_time, "_trained", trained)
+    monkeypatch.setattr(suite_time.time, "perf_counter", lambda: clock[0])
+    how = {"fields": {"num_steps": 10}, "records": 4, "evaluations": 2, "preset": None, "steps": 10_000, "seeds": 2}
+    (task, _) = plan_suite("q-learning", suite_of("tables.toml"), **how).tasks
+    costs = suite_time.measured(task)
+    assert task.plan.agent.steps_per_update == 10 and calls == [(4, False), (4, True), (100, True)]
+    assert costs.step == pytest.approx(0.01 / 20) and (costs.program, costs.evaluation) == (2.0, 3.0 / (2 * 2))
+    assert costs.rest == pytest.approx(9 - 2 - 3 - 4 * 0.01)

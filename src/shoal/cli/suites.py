@@ -69,10 +69,15 @@ def _time(found: Any) -> str:
 
 def _measured(name: str, found: Any) -> str:
     """A sentence about the measured time of a suite."""
+    from shoal.studies.suite_time import PARTS
+    from shoal.tracking.text import duration
+
     agent, seeds = Path(found.agent).name, f"{found.seeds} seed{'s' * (found.seeds != 1)}"
+    parts = (f"{duration(getattr(found, part))} {part}" for part in PARTS[:-1])
     return (
-        f"{name}: about {_time(found)} for {agent} with {seeds} in {found.of} environments, one after the other; from "
-        f"short trainings in {', '.join(found.envs)} on {found.day}"
+        f"{name}: about {_time(found)} for {agent} with {seeds} in {found.of} environments, one after the other: "
+        f"{', '.join(parts)}, {duration(found.rest)} for records, checkpoints, figures and videos; from short "
+        f"trainings in {', '.join(found.envs)} on {found.day}"
     )
 
 

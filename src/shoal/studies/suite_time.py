@@ -1,31 +1,44 @@
 """How long a suite would take on this machine: measured in short trainings in a few of its environments.
 
+The time of a run has four parts: compiling, training, evaluating, and the rest (set-up, records, checkpoints, figures
+and videos). Each is measured in the same few environments and multiplied by how much of it all runs of the suite need:
+sets of programs, environment steps, evaluations, runs. The estimate is the sum.
+
 The measurements are kept beside the cache of compiled programs, so that a list of suites need not measure again.
 """
 
+import dataclasses
 import json
+import math
+import statistics
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from shoal.core.agent import Agent
-from shoal.core.errors import Unsuited
-from shoal.core.keys import make_key
-from shoal.core.registry import ENVS
 from shoal.specs.disk import replace
-from shoal.studies.suite_file import Suite, start_error
-from shoal.studies.sweeps import Task, plan_env
-from shoal.training.folder import versions
-from shoal.training.host import cache_dir, usable_cores
-from shoal.training.plan import Plan
-from shoal.training.population import Population
+from shoal.studies.runs import run_job
+from shoal.studies.suite_file import Suite
+from shoal.studies.suites import plan_suite
+from shoal.studies.sweeps import Task
+from shoal.training.folder import RunFolder, versions
+from shoal.training.host import cache_dir, without_kept_programs
+from shoal.training.program_store import ProgramStore, count_programs
 from shoal.training.shapes import misfit
 
 SAMPLES = 3  # environments of a suite that are measured
-SHORTEST = 1.0  # seconds of a measurement
-SHAPE = {"agent": str, "seeds": int, "envs": [str], "of": int, "seconds": float, "day": str, "version": str}
+SHORTEST = 1.0  # seconds of a measured training
+PARTS = ("compiling", "training", "evaluating", "rest")
+SHAPE = {
+    "agent": str,
+    "seeds": int,
+    "envs": [str],
+    "of": int,
+    **dict.fromkeys(PARTS, float),
+    "day": str,
+    "version": str,
+}
 
 
 class SuiteTime(NamedTuple):
@@ -35,35 +48,87 @@ class SuiteTime(NamedTuple):
     seeds: int
     envs: list[str]  # that were measured
     of: int  # the number of environments in which the agent can act
-    seconds: float  # of the whole suite, with compilation and evaluations, one run after the other
+    compiling: float  # seconds of the whole suite, one run after the other
+    training: float
+    evaluating: float
+    rest: float  # setting members up, records, checkpoints, figures and videos
     day: str
     version: str  # of shoal
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the whole suite: the sum of its parts."""
+        return self.compiling + self.training + self.evaluating + self.rest
+
+
+class Costs(NamedTuple):
+    """What a run costs, in seconds."""
+
+    program: float  # compiling a set of programs
+    step: float  # training one environment step of one member
+    evaluation: float  # evaluating one member once
+    rest: float  # everything else in a run
 
 
 def suite_time(agent: str | Agent, suite: Suite, *, samples: int = SAMPLES, **options: Any) -> SuiteTime:
     """Measure how long a suite takes: train shortly in `samples` of its environments, evenly spaced in its list.
 
-    The time of a run is that of compiling, training all its steps and evaluating; a suite takes the mean of the
-    measured runs times the number of its environments. `options` are those of `train_suite`. Programs that runs share
-    are counted for each run, so the estimate is too high where they do. Raises Unsuited if the agent fits nowhere.
+    Environments in which the agent cannot act, or whose files are missing, are left out. `options` are those of
+    `train_suite`. Compiling counts as in the first run of all, with no program kept on disk. Raises Unsuited if the
+    agent fits nowhere.
     """
-    at = {round(i * (len(suite.levels) - 1) / max(samples - 1, 1)) for i in range(samples)}
-    tasks: list[Task] = []
-    reason = ""
-    for number in at:
-        level = suite.levels[number]
-        if isinstance(level.env, str) and start_error(ENVS[level.env].build()):
-            continue  # a file is missing
-        try:
-            tasks += plan_env(agent, level.env, env_fields=level.fields, is_named=True, **options)
-        except Unsuited as error:
-            reason = str(error)
-    if not tasks:
-        raise Unsuited(f"none of the environments of {suite.name} that are measured fits the agent. {reason}")
-    count = len(suite.levels) - (len(at) - len(tasks))
-    seconds = sum(_seconds(task.plan) for task in tasks) / len(tasks) * count
-    spec, envs = tasks[0].job.spec, [task.label for task in tasks]
-    return SuiteTime(spec.agent, spec.seeds, envs, count, seconds, time.strftime("%Y-%m-%d"), versions()["shoal"])
+    tasks = plan_suite(agent, suite, skip_unfit=True, **options).tasks
+    chosen = [tasks[i] for i in sorted({round(i * (len(tasks) - 1) / max(samples - 1, 1)) for i in range(samples)})]
+    costs = Costs(*map(statistics.mean, zip(*map(measured, chosen), strict=True)))
+    plans, spec = [task.plan for task in tasks], tasks[0].job.spec
+    return SuiteTime(
+        agent=spec.agent,
+        seeds=spec.seeds,
+        envs=[task.label for task in chosen],
+        of=len(tasks),
+        compiling=costs.program * count_programs(plans),
+        training=costs.step * sum(plan.steps * plan.members for plan in plans),
+        evaluating=costs.evaluation * sum(len(plan.eval_records) * plan.members for plan in plans),
+        rest=costs.rest * len(plans),
+        day=time.strftime("%Y-%m-%d"),
+        version=versions()["shoal"],
+    )
+
+
+def measured(task: Task) -> Costs:
+    """Measure what a run costs, in two short trainings of all its members: a whole run, and one that only trains.
+
+    The first has as many records as the run of the task, each after one update, with evaluations and figures. The
+    second is long enough for its speed: `SHORTEST` seconds, and several times the steps before the first gradient step.
+    """
+    plan = task.plan
+    members, per_update = plan.members, plan.agent.steps_per_update
+    with TemporaryDirectory() as folder, without_kept_programs():
+        store, begun = ProgramStore(), time.perf_counter()
+        whole = _trained(task, RunFolder(Path(folder) / "whole"), plan.records, store)
+        seconds = time.perf_counter() - begun
+        updates = max(plan.records, 4 * math.ceil(float(plan.learns_from.max()) / per_update))
+        while True:
+            updates = min(updates, plan.updates_per_member)
+            of_speed = RunFolder(Path(folder) / f"{updates}")
+            spent = _trained(task, of_speed, updates, store, only_training=True)["train_seconds"]
+            if spent >= SHORTEST or updates == plan.updates_per_member:
+                break
+            updates *= max(2, math.ceil(SHORTEST / max(spent, 1e-3)))
+    step = spent / (updates * per_update * members)
+    known = whole["compile_seconds"] + whole["eval_seconds"] + step * plan.records * per_update * members
+    evaluations = max(1, len(plan.eval_records)) * members
+    return Costs(whole["compile_seconds"], step, whole["eval_seconds"] / evaluations, max(0.0, seconds - known))
+
+
+def _trained(
+    task: Task, folder: RunFolder, updates: int, store: ProgramStore, *, only_training: bool = False
+) -> dict[str, Any]:
+    """Train a shorter run of a task; return its summary. `only_training`: without evaluations and figures."""
+    without = {"evaluations": 0, "stop_at": None, "stop_at_mean": False} if only_training else {}
+    spec = dataclasses.replace(task.job.spec, steps=updates * task.plan.agent.steps_per_update, **without)
+    job = dataclasses.replace(task.job, spec=spec)
+    return run_job(job, job.plan(), folder, figures=not only_training, store=store).summary
 
 
 def kept_times() -> dict[str, SuiteTime]:
@@ -85,22 +150,3 @@ def keep_time(name: str, found: SuiteTime) -> None:
 
 def _file() -> Path:
     return cache_dir().parent / "suite-times.json"
-
-
-def _seconds(plan: Plan) -> float:
-    """Measure how long the run of a plan takes, from a short training of as many of its members as there are cores."""
-    measured = plan.members if plan.placement.mesh else min(plan.members, usable_cores())
-    population = Population(plan.of_members(np.arange(measured)), make_key(0))
-    compiling = population.compile()
-    population.begin()
-    population.advance(0, 1)  # the first call is slower
-    clock, updates, spent = 1, 1, 0.0
-    while spent < SHORTEST and (spent == 0 or clock < plan.updates_per_member):
-        updates, begun = 2 * updates, time.perf_counter()
-        population.advance(clock, updates)
-        clock, spent = clock + updates, time.perf_counter() - begun
-    begun = time.perf_counter()
-    population.evaluate(make_key(1))
-    evaluating = time.perf_counter() - begun
-    training = spent / updates * plan.updates_per_member
-    return compiling + (training + evaluating * len(plan.eval_records)) * plan.members / measured

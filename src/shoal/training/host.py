@@ -1,13 +1,15 @@
 """Settings that must be made before JAX starts: its thread pool, small loops, and the cache of compiled programs.
 
-Variables that are already set in the process's environment are not changed. Only `check_platform`, `unused_gpu` and
-`keep_programs`, which are called later, import JAX.
+Variables that are already set in the process's environment are not changed. Only `check_platform`, `unused_gpu`,
+`keep_programs` and `without_kept_programs`, which are called later, import JAX.
 """
 
 import math
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.limits import memory_limit, processor_limit
@@ -112,6 +114,24 @@ def keep_programs() -> None:
         return
     jax.config.update("jax_compilation_cache_dir", str(cache_dir()))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+@contextmanager
+def without_kept_programs() -> Iterator[None]:
+    """Compile everything anew within the block, as if no program was cached on disk."""
+    import jax
+    from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+    def use(is_on: bool) -> None:
+        jax.config.update("jax_enable_compilation_cache", is_on)
+        reset_cache()  # JAX looks at the setting only once
+
+    before = jax.config.values["jax_enable_compilation_cache"]
+    use(False)
+    try:
+        yield
+    finally:
+        use(before)
 
 
 def usable_cores() -> int:
