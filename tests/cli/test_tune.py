@@ -78,6 +78,11 @@ MISTAKES = {
     "tune ppo CartPole-v1 --sampler tpee": "sampler 'tpee' is not registered. Did you mean tpe?",
     "tune ppo CartPole-v1 --pruner hyperbnd": "pruner 'hyperbnd' is not registered. Did you mean hyperband?",
     "tune ppo CartPole-v1 --sampler bohb --pruner median": "sampler=bohb is tpe with the pruner hyperband",
+    "tune ppo CartPole-v1 --pruner hyperband(et=2)": "the pruner hyperband has no option 'et'. Did you mean eta?",
+    "tune ppo CartPole-v1 --pruner halving(min_resource=4)": "needs at least 12 records of each trial, and there are 9",
+    "tune ppo CartPole-v1 --sampler none.py:make": "none.py does not exist: write the path of a Python file",
+    "tune ppo CartPole-v1 --importance fanov": "importance 'fanov' is not registered. Did you mean fanova?",
+    "tune ppo CartPole-v1 --dry-run --records 2": "the pruner hyperband needs at least 3 records",
     "tune ppo CartPole-v1 --records 2": "the pruner hyperband needs at least 3 records",
     "tune ppo CartPole-v1 --score q200": "score='q200' is unknown",
     "tune ppo CartPole-v1 --parallel 0": "parallel=0 must be at least 1",
@@ -127,6 +132,26 @@ def test_trials_to_enqueue_must_be_in_the_search(capsys, monkeypatch, tmp_path):
     assert "first.json is no JSON file" in refused(capsys, *command)
 
 
+def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("shoal.studies.worker.open_study", None)  # no storage is asked
+    (tmp_path / "first.json").write_text('[{"learning_rate": 0.5}]')
+    words = "tune q-learning Blackjack-v1 --search learning_rate --search count_visits=true|false --search discount "
+    words += "--num-steps 32 --steps 270 --seeds 2 --records 3 --trials 10 --parallel 3 --enqueue first.json --dry-run"
+    status, out, err = say(capsys, *words.split())
+    assert status == 0, err
+    lines = {line[2:14].strip(): line[14:] for line in out.splitlines()[2:]}
+    assert out.startswith("dry run: a study with 2 programs; nothing was compiled or written\n\n")
+    assert "  search      learning_rate: 0.01 to 1.0, log\n" in out and "  search      count_visits: " in out
+    # 270 steps are rounded up to 3 records of 3 updates of 32 steps; 10 trials of 2 members of 288 steps are 5,760.
+    assert lines["trials"] == "10 x 2 seed(s) x 288 steps in 3 records, at most 5,760 steps; 3 at a time"
+    assert lines["sampler"] == "tpe, after 1 trial(s) of the queue" and lines["pruner"] == "hyperband"
+    assert lines["group-0"].startswith("count_visits=") and "3 trial(s) = 6 members at a time" in lines["group-1"]
+    assert lines["storage"] == "journal:runs/q-learning-Blackjack-v1-study/study.log"
+    assert lines["time"].startswith("at most, without pruning: unknown: there is no earlier run of q-learning")
+    assert {*tmp_path.iterdir()} == {tmp_path / "first.json"}
+
+
 def test_a_study_from_start_to_resume(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     tiny = "--num-steps 32 --steps 288 --seeds 1 --name small --sampler random --pruner none --records 3"
@@ -139,6 +164,8 @@ def test_a_study_from_start_to_resume(capsys, monkeypatch, tmp_path):
     message = refused(capsys, "tune", "--resume", "runs/small", "--seeds", "3")
     assert "seeds=3 is for a new study; resume continues runs/small as it is" in message
     assert "has 3 trials: give trials=3 or more" in refused(capsys, "tune", "--resume", "runs/small", "--trials", "2")
+    status, out, _ = say(capsys, "tune", "--resume", "runs/small", "--trials", "4", "--dry-run")
+    assert status == 0 and "4 x 1 seed(s) x 288 steps in 3 records" in out
     status, out, _ = say(capsys, "tune", "--resume", "runs/small", "--trials", "5", "--no-progress")
     assert status == 0 and "trials: 5 complete" in out
     spec = json.loads((tmp_path / "runs" / "small" / "study.json").read_text())

@@ -104,7 +104,7 @@ def test_a_number_among_schedules_stays_a_number():
         ("cosine(1, 2, warmup=-0.1)", "from 0 to below 1"),
         ("cosine(1, 2, horizon=0)", "above 0"),
         ("cosine(1, 2, warm=0.1)", "Did you mean warmup"),
-        ("cosine(1, 2, warmup=0.1, warmup=0.2)", "given twice"),
+        ("cosine(1, 2, warmup=0.1, warmup=0.2)", "has 'warmup' twice"),
     ],
 )
 def test_a_wrong_text_is_refused_in_words(text, words):

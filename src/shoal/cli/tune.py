@@ -49,6 +49,7 @@ def tune_parser() -> Parser:
         help="return (default), steps_per_second, or return:ENV for the return in another environment; may be "
         "repeated: several have no pruner, and a Pareto front instead of a best trial",
     )
+    add_options(what, dry_run="print what would be searched, sizes and memory; compile and write nothing")
     add_wrap(what)
     how = parser.add_argument_group("how to search")
     add_options(how, SAMPLING, worker="", workers="", worker_cpus="", worker_gpus="", grace="", yes="")
@@ -61,7 +62,7 @@ def tune_parser() -> Parser:
     )
     run = parser.add_argument_group("the runs")
     about = "0: scores are training returns; RECORDS: greedy episodes"
-    add_options(run, seed="", evaluations=about, eval_episodes="", eval_max_steps="", fresh_seeds="")
+    add_options(run, seed="", evaluations=about, eval_episodes="", eval_max_steps="", fresh_seeds="", importance="")
     about = "go on with the study in this folder; --trials N extends it"
     name = "of the study and its folder (default AGENT-ENV-study)"
     add_options(run, preset="", name=name, root="", resume=about, devices="", memory_limit_gb="")
@@ -81,6 +82,7 @@ def tune(line: Line) -> None:
       shoal tune ppo CartPole-v1 --search learning_rate --search "hidden=64,64|128,128" --search "optimizer=adam|sgd"
       shoal tune ppo CartPole-v1 --space space.toml --enqueue first.json --score q25 --seeds 8
       shoal tune ppo CartPole-v1 --search hidden --objective return --objective steps_per_second
+      shoal tune ppo CartPole-v1 --records 16 --pruner "hyperband(min_resource=2, eta=4)" --dry-run
       shoal tune --resume runs/mine --trials 400                   go on, with 200 more trials
     """
     from shoal.studies.tune import tune as run
@@ -98,18 +100,30 @@ def tune(line: Line) -> None:
         flag = f"--{path.replace('_', '-')}"
         raise ValueError(f"{flag} has several values: search it instead, as in --search {path}=A|B.")
     env = options.env if options.resume or not options.wrap else env_of(line)
-    result = run(
-        options.agent or None,
-        env or None,
-        search=None if options.resume else _search(line),
-        enqueue=_queue(options.enqueue) if options.enqueue else (),
-        fields=line.agent.fixed,
-        env_fields={} if options.wrap else line.env.fixed,
-        track=tracking_in(options),
+    arguments = {
+        "agent": options.agent or None,
+        "env": env or None,
+        "search": None if options.resume else _search(line),
+        "enqueue": _queue(options.enqueue) if options.enqueue else (),
+        "fields": line.agent.fixed,
+        "env_fields": {} if options.wrap else line.env.fixed,
+        "track": tracking_in(options),
         **given(options, *DECLARED, "ray", "trust_source"),
-    )
+    }
+    if arguments.pop("dry_run", False):
+        _describe(arguments)
+        return
+    result = run(**arguments)
     if not options.no_report:
         print(report(result))
+
+
+def _describe(arguments: Mapping[str, Any]) -> None:
+    """Print what a study with these arguments of `shoal.tune` would train."""
+    from shoal.studies.description import describe_study
+    from shoal.studies.planned import PLANNED, plan_study
+
+    print(describe_study(plan_study(**{name: value for name, value in arguments.items() if name in PLANNED})))
 
 
 def _named(options: argparse.Namespace) -> Named:

@@ -25,6 +25,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int
 
+from shoal.core.calls import read_arguments
 from shoal.core.errors import did_you_mean
 
 # The kind "number" is that of a plain number in a population where other members have schedules.
@@ -204,15 +205,14 @@ def _read(text: str) -> tuple[str, list[float], list[float], dict[str, float]]:
     if found is None or found[1] not in WRITTEN:
         near = did_you_mean(found[1], WRITTEN) if found else ""
         raise ValueError(f"{text!r:.60} is no schedule.{near} Write {', '.join(WRITTEN)}, as in {EXAMPLE}.")
-    kind, parts = found[1], [part.strip() for part in found[2].split(",") if part.strip()]
-    points = [part for part in parts if "=" not in part]
-    given = [part.partition("=") for part in parts if "=" in part]
-    names = [name.strip() for name, _, _ in given]
-    for name in names:
-        if name not in OPTIONS or names.count(name) > 1:
-            near = did_you_mean(name, OPTIONS) if name not in OPTIONS else " It is given twice."
-            raise ValueError(f"{text} has no {name!r}.{near} A schedule has {' and '.join(OPTIONS)}.")
-    options = {name: _number(text, number) for name, (_, _, number) in zip(names, given, strict=True)}
+    kind = found[1]
+    points, given = read_arguments(text, found[2])
+    for name in given:
+        if name not in OPTIONS:
+            raise ValueError(
+                f"{text} has no {name!r}.{did_you_mean(name, OPTIONS)} A schedule has {' and '.join(OPTIONS)}."
+            )
+    options = {name: _number(text, number) for name, number in given.items()}
     numbers, begins = _points(text, kind, points)
     if not 0 <= options.get("warmup", 0) < 1:
         raise ValueError(f"{text} has warmup={options['warmup']:g}: it is a share of the horizon, from 0 to below 1.")

@@ -106,7 +106,7 @@ def build(described: Any) -> Any:
         case "class":
             return _construct(described.name, fields)
         case "function":
-            return _function(_find(described.name), described.name)
+            return _function(find(described.name), described.name)
         case "array":
             return np.asarray(fields["values"], np.dtype(described.name))
         case "dtype":
@@ -235,7 +235,7 @@ def _describe_fields(value: Any) -> Described:
 
 
 def _construct(name: str, fields: dict[str, Any]) -> Any:
-    cls = _find(name)
+    cls = find(name)
     if not (isinstance(cls, type) and is_described_class(cls)):
         raise ValueError(f"{name} is no class of values: a struct, a frozen dataclass or a flax module is needed.")
     known = [field.name for field in dataclasses.fields(cls) if field.init]
@@ -247,7 +247,7 @@ def _construct(name: str, fields: dict[str, Any]) -> Any:
 
 def function_of(name: str) -> Any:
     """Import the function that the user names as `module:name` or `file.py:name`."""
-    return _function(_find(name, is_named=True), name)
+    return _function(find(name, is_named=True), name)
 
 
 def _function(found: Any, name: str) -> Any:
@@ -256,7 +256,7 @@ def _function(found: Any, name: str) -> Any:
     return found
 
 
-def _find(path: str, is_named: bool = False) -> Any:
+def find(path: str, is_named: bool = False) -> Any:
     """Import the class or function at a path of `path_of`. The user has named it, or it needs the user's consent."""
     source, _, name = path.rpartition(":")
     if not source or source.split(".")[0] in sys.stdlib_module_names:

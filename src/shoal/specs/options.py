@@ -169,8 +169,15 @@ class StudyOptions(Options):
 
     trials: int = option(100, least=1, group=SEARCH, may_change=True, help="that are complete or pruned at the end")
     parallel: int = option(16, least=1, group=SAMPLING, help="trials at a time")
-    sampler: str = option("tpe", group=SAMPLING, help="tpe, random, qmc, gp, cmaes, nsga2, bohb or grid")
-    pruner: str = option("", group=SAMPLING, help="hyperband (default), halving, median, percentile or none")
+    sampler: str = option(
+        "tpe", group=SAMPLING, help="tpe, random, qmc, gp, cmaes, nsga2, bohb, grid, or a function as file.py:make"
+    )
+    pruner: str = option(
+        "",
+        group=SAMPLING,
+        help="hyperband (default), halving, median, percentile, none, or a function as file.py:make; with options as "
+        "in 'hyperband(min_resource=2, eta=4)'",
+    )
     score: str = option("mean", group=SEARCH, help="over the members: mean, iqm, min, or q25 for a quantile")
     objectives: Sequence[str] = option(("return",), help="all are maximized (`shoal.studies.objectives`)")
     storage: str = option(
@@ -185,6 +192,9 @@ class StudyOptions(Options):
         may_change=True,
         help="seeds on which the best trial is trained again at the end",
         when_default="default 16; 0: it is not",
+    )
+    importance: str = option(
+        "ped-anova", may_change=True, help="of the hyperparameters, in the figures: ped-anova or fanova"
     )
 
 

@@ -23,8 +23,14 @@ from shoal.specs.spec import NAMED, RunSpec
 
 def with_sources(spec: RunSpec) -> RunSpec:
     """Return the spec, which the user trains, with the SHA-256 of every file that it names."""
-    remember(_sources(parts_of(spec)))
-    return dataclasses.replace(spec, sources={path: _hash(Path(path)) for path in files_of(parts_of(spec))})
+    return dataclasses.replace(spec, sources=hashes_of(parts_of(spec)))
+
+
+def hashes_of(parts: Iterable[Described]) -> dict[str, str]:
+    """Return the SHA-256 of every file that parts need, by path. The user runs them, which is consent."""
+    parts = list(parts)
+    remember(_sources(parts))
+    return {path: _hash(Path(path)) for path in files_of(parts)}
 
 
 def keep(folder: Path, spec: RunSpec) -> None:

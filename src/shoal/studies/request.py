@@ -13,7 +13,9 @@ from shoal.core.registry import AGENTS, ENVS
 from shoal.population.slots import check_score
 from shoal.specs.options import MAY_CHANGE_OF_STUDY, OF_STUDY, OPTIONS, StudyOptions
 from shoal.specs.settings import AgentEnv, apply, join
+from shoal.specs.sources import hashes_of, values_with_trusted_files
 from shoal.specs.spec import built, changes_of, run_name, template
+from shoal.studies.makers import own_functions, written
 from shoal.studies.objectives import read_objectives
 from shoal.studies.samplers import check_names, grid_size
 from shoal.studies.search import MOST_SHAPES, read_space
@@ -22,6 +24,7 @@ from shoal.training.folder import RunFolder, named
 from shoal.training.jobs import make_job
 from shoal.training.own_code import check_user_env
 from shoal.training.policy import check_complete
+from shoal.viz.importance import check_importance
 
 Values = tuple[Agent | None, Env | None]  # where they were given as values, not as names
 OF_TRIALS = {"seeds": 4, "records": 9, "evaluations": 0}  # the defaults of `tune` that are not those of a run
@@ -36,7 +39,8 @@ def new_study(
     """
     if "agent" not in request or "env" not in request:
         raise TypeError('tune needs an agent and an environment: shoal.tune("ppo", "CartPole-v1").')
-    asked = StudyOptions(**{name: request[name] for name in OF_STUDY if name in request})
+    texts = {kind: written(kind, request[kind]) for kind in ("sampler", "pruner") if kind in request}
+    asked = StudyOptions(**{name: {**request, **texts}[name] for name in OF_STUDY if name in request})
     options = {**OF_TRIALS, **{name: request[name] for name in OPTIONS if name in request}}
     records = options["records"]
     if options["evaluations"] not in (0, records):
@@ -59,6 +63,7 @@ def new_study(
     objectives = read_objectives(asked.objectives)
     sampler, pruner = check_names(asked.sampler, asked.pruner, records, space, len(objectives))
     check_score(asked.score)
+    check_importance(asked.importance)
     if space.shape_count > MOST_SHAPES and not yes:
         many = ", ".join(f"{dimension.path} ({len(dimension.grid())})" for dimension in space.static)
         raise ValueError(
@@ -74,7 +79,8 @@ def new_study(
         check_user_env(job.first.env)
     name = request.get("name") or _free_name(root, run_name(job.spec.agent, job.spec.env_name, "study"))
     chosen = {"trials": trials, "parallel": min(asked.parallel, trials), "sampler": sampler, "pruner": pruner}
-    options = {**vars(asked), **chosen, "objectives": objectives}
+    sources = hashes_of(own_functions(sampler, pruner).values())
+    options = {**vars(asked), **chosen, "objectives": objectives, "sources": sources}
     return StudyFolder(named(root, name)), StudySpec(name, job.spec, space.described(), **options)
 
 
@@ -95,7 +101,15 @@ def study_to_resume(
         raise ValueError(
             f"{path} has {spec.trials} trials: give trials={spec.trials} or more to extend it, or leave it out."
         )
-    return folder, dataclasses.replace(spec, run=run, **changes)
+    check_importance(changes.get("importance", spec.importance))
+    own = own_functions(spec.sampler, spec.pruner)
+    may_run = values_with_trusted_files(own, spec.run_with_sources, folder.path, trust_source=trust_source)
+    moved = {
+        kind: text.replace(own[text].name, may_run[text].name, 1)
+        for kind, text in (("sampler", spec.sampler), ("pruner", spec.pruner))
+        if text in own
+    }
+    return folder, dataclasses.replace(spec, run=run, **moved, **changes)
 
 
 def _free_name(root: Path, stem: str) -> str:

@@ -232,12 +232,18 @@ def confirm(study: optuna.Study, folder: Path, score: str = "mean", seeds: int =
 
 
 def conclude(
-    study: optuna.Study, folder: Path | str, *, figures: bool = True, page: bool = True, **how: Any
+    study: optuna.Study,
+    folder: Path | str,
+    *,
+    figures: bool = True,
+    page: bool = True,
+    importance: str = StudyOptions.importance,
+    **how: Any,
 ) -> dict[str, Any]:
     """Write all results of a study into its folder, and return the data that they add to `summary.json`.
 
-    `trials.csv`, `figures/` and, if a trial is complete, `best.toml` and `fresh/`. how: arguments of `confirm`. What
-    cannot be done is said in `notes`.
+    `trials.csv`, `figures/` and, if a trial is complete, `best.toml` and `fresh/`. importance: a name of
+    `shoal.viz.importance.IMPORTANCES`. how: arguments of `confirm`. What cannot be done is said in `notes`.
     """
     folder, notes, best = Path(folder), [], {}
     write_trials(study, folder / TABLE)
@@ -245,10 +251,10 @@ def conclude(
         from shoal.viz.study import draw_study
 
         try:
-            drawn = draw_study(study, folder / FIGURES, page=page)
+            drawn = draw_study(study, folder / FIGURES, page=page, importance=importance)
         except ImportError as error:
             notes.append(f"no page of figures: {error}")
-            drawn = draw_study(study, folder / FIGURES, page=False)
+            drawn = draw_study(study, folder / FIGURES, page=False, importance=importance)
         notes += [f"no figure {title!r}: {why}" for title, why in drawn.left_out.items()]
     if len(study.directions) > 1:
         notes.append(

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,9 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from shoal.core.errors import need, unknown_name
+from shoal.core.errors import need
+from shoal.core.kinds import checked_kinds
+from shoal.studies.makers import function_of, make, name_of, takes
 from shoal.studies.search import Space
 
 SINGLE_OBJECTIVE = ("cmaes", "bohb")  # samplers that compare one score, or need a pruner
@@ -23,14 +24,14 @@ SINGLE_OBJECTIVE = ("cmaes", "bohb")  # samplers that compare one score, or need
 def check_names(sampler: str, pruner: str, records: int, space: Space, objectives: int = 1) -> tuple[str, str]:
     """Return (sampler, pruner), with "bohb" as what it stands for; with several objectives the pruner is "none".
 
-    Raises ValueError for unknown names, with the nearest, and for a pruner or sampler that cannot work here;
-    ImportError for a missing package.
+    Both are texts that the user named on this command (`studies/makers.py`). Raises ValueError or TypeError for unknown
+    names and options, with the nearest, and for a pruner or sampler that cannot work here; ImportError for a missing
+    package.
     """
-    for kind, name, known in (("sampler", sampler, SAMPLERS), ("pruner", pruner or "none", PRUNERS)):
-        if name not in known:
-            raise unknown_name(kind, name, known, f"The {kind}s are: {', '.join(known)}.")
+    function_of("sampler", sampler, SAMPLERS, is_named=True)
+    function_of("pruner", pruner or "none", PRUNERS, is_named=True)
     if objectives > 1:
-        if sampler in SINGLE_OBJECTIVE:
+        if name_of(sampler) in SINGLE_OBJECTIVE:
             others = ", ".join(name for name in SAMPLERS if name not in SINGLE_OBJECTIVE)
             raise ValueError(f"the sampler {sampler} has one objective, not {objectives}: choose one of {others}.")
         if pruner not in ("", "none"):
@@ -39,16 +40,12 @@ def check_names(sampler: str, pruner: str, records: int, space: Space, objective
                 f"so that every trial is complete."
             )
         pruner = "none"
-    if sampler == "bohb":
-        if pruner not in ("", "hyperband"):
+    if name_of(sampler) == "bohb":
+        if name_of(pruner) not in ("", "hyperband"):
             raise ValueError(f"sampler=bohb is tpe with the pruner hyperband, not with {pruner}: leave the pruner out.")
-        sampler, pruner = "tpe", "hyperband"
+        sampler, pruner = sampler.replace("bohb", "tpe", 1), pruner or "hyperband"
     pruner = pruner or "hyperband"
-    if records < (least := PRUNERS[pruner][0]):
-        raise ValueError(
-            f"the pruner {pruner} needs at least {least} records of each trial, and there are {records}: use more "
-            f"records, or pruner=none."
-        )
+    make_pruner(pruner, records)
     if sampler == "gp":
         need("torch", "gp", "the sampler gp")
     if sampler == "cmaes":
@@ -58,6 +55,7 @@ def check_names(sampler: str, pruner: str, records: int, space: Space, objective
             raise ValueError(
                 f"the sampler cmaes needs at least two ranges of numbers, and the search has {len(ranges)}."
             )
+    make_sampler(sampler, 0)
     return sampler, pruner
 
 
@@ -91,16 +89,17 @@ class ByNumber(BaseSampler):
     ) -> Any:
         return self._of(trial).sample_independent(study, trial, param_name, param_distribution)
 
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        self._of(trial).before_trial(study, trial)
+
+    def after_trial(
+        self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        self._of(trial).after_trial(study, trial, state, values)
+
 
 def _by_number(make: Callable[..., BaseSampler], **options: Any) -> Callable[[int], BaseSampler]:
-    return lambda seed: ByNumber(lambda of_trial: _quietly(make, seed=of_trial, **options), seed)
-
-
-def _quietly(make: Callable[..., BaseSampler], *arguments: Any, **options: Any) -> BaseSampler:
-    """Make a sampler without the warning that Optuna calls it experimental."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        return make(*arguments, **options)
+    return lambda seed: ByNumber(lambda of_trial: make(seed=of_trial, **options), seed)
 
 
 # Every sampler from the seed of the study.
@@ -118,28 +117,78 @@ SAMPLERS: dict[str, Callable[[int], BaseSampler]] = {
     "bohb": lambda seed: SAMPLERS["tpe"](seed),  # with the pruner hyperband (Falkner et al. 2018)
     "grid": lambda seed: SAMPLERS["random"](seed),  # `enqueue_grid` has made all its trials
 }
-ETA = 3  # one of ETA trials goes on at a rung
-# Every pruner with the fewest records of a trial, and for a number of records.
-PRUNERS: dict[str, tuple[int, Callable[[int], BasePruner]]] = {
-    # Several brackets of successive halving; rungs after 1, 3, 9, ... records.
-    "hyperband": (ETA, lambda records: pruners.HyperbandPruner(max_resource=records, reduction_factor=ETA)),
-    # Asynchronous.
-    "halving": (ETA, lambda records: pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=ETA)),
-    # Ends a trial whose best score so far is below the median of earlier trials at this record.
-    "median": (2, lambda records: pruners.MedianPruner()),
-    "percentile": (2, lambda records: pruners.PercentilePruner(25.0)),  # as median, but the best quarter goes on
-    "none": (1, lambda records: pruners.NopPruner()),
+
+
+@checked_kinds()
+def _hyperband(records: int, *, min_resource: int = 1, eta: int = 3) -> BasePruner:
+    """Several brackets of successive halving. One of `eta` trials goes on at a rung; the first comes after
+    `min_resource` records, each other one after `eta` times as many as the one before.
+    """
+    _check_rungs("hyperband", records, min_resource, eta)
+    return pruners.HyperbandPruner(min_resource, records, eta)
+
+
+@checked_kinds()
+def _halving(records: int, *, min_resource: int = 1, eta: int = 3) -> BasePruner:
+    """One bracket of `_hyperband`; asynchronous."""
+    _check_rungs("halving", records, min_resource, eta)
+    return pruners.SuccessiveHalvingPruner(min_resource=min_resource, reduction_factor=eta)
+
+
+def _median(records: int) -> BasePruner:
+    """Ends a trial whose best score so far is below the median of earlier trials at this record."""
+    _check_records("median", records, 2)
+    return pruners.MedianPruner()
+
+
+def _percentile(records: int) -> BasePruner:
+    """As `_median`, but only the best quarter goes on."""
+    _check_records("percentile", records, 2)
+    return pruners.PercentilePruner(25.0)
+
+
+# Every pruner from the number of records of a trial. Further parameters are its options.
+PRUNERS: dict[str, Callable[..., BasePruner]] = {
+    "hyperband": _hyperband,
+    "halving": _halving,
+    "median": _median,
+    "percentile": _percentile,
+    "none": lambda records: pruners.NopPruner(),
 }
 
 
-def make_sampler(name: str, seed: int) -> BaseSampler:
-    """Return a sampler whose random numbers follow from the seed and the number of a trial."""
-    return _quietly(SAMPLERS[name], seed)
+def make_sampler(text: str, seed: int) -> BaseSampler:
+    """Return the sampler that a text describes; its random numbers follow from the seed and the number of a trial.
+
+    A function of the user's own is called for each trial if it has a parameter `seed`, otherwise once.
+    """
+
+    def of_seed(seed: int) -> BaseSampler:
+        return make("sampler", text, SAMPLERS, seed=seed)
+
+    is_own = ":" in name_of(text) and takes(function_of("sampler", text, SAMPLERS), "seed")
+    return ByNumber(of_seed, seed) if is_own else of_seed(seed)
 
 
-def make_pruner(name: str, records: int) -> BasePruner:
-    """Return a pruner for trials of this many records."""
-    return PRUNERS[name][1](records)
+def make_pruner(text: str, records: int) -> BasePruner:
+    """Return the pruner that a text describes, for trials of this many records."""
+    return make("pruner", text, PRUNERS, records=records)
+
+
+def _check_rungs(name: str, records: int, min_resource: int, eta: int) -> None:
+    """Raise ValueError for options of a pruner with rungs that are out of bounds, or need more records."""
+    for option, value, least in (("min_resource", min_resource, 1), ("eta", eta, 2)):
+        if value < least:
+            raise ValueError(f"{option}={value} of the pruner {name} must be at least {least}.")
+    _check_records(name, records, min_resource * eta)
+
+
+def _check_records(name: str, records: int, least: int) -> None:
+    if records < least:
+        raise ValueError(
+            f"the pruner {name} needs at least {least} records of each trial, and there are {records}: use more "
+            f"records, or pruner=none."
+        )
 
 
 def grid_size(space: Space) -> int:

@@ -38,9 +38,11 @@ class StudySpec(StudyOptions):
     name: str  # in the storage
     run: RunSpec  # of one trial: agent, environment, fields that are not searched, steps, seeds, records, evaluations
     search: Mapping[str, Any]  # by path: a list of values, or [low, high, "log" or "linear"]
+    sources: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # SHA-256 of the files of sampler and pruner
 
     def to_json(self) -> dict[str, Any]:
-        data = {name: getattr(self, name) for name in ("name", "run", "search", *OF_STUDY)}
+        own = ("sources",) if self.sources else ()
+        data = {name: getattr(self, name) for name in ("name", "run", "search", *OF_STUDY, *own)}
         return json_ready({**data, "run": self.run.to_json(), "storage": without_password(self.storage)})
 
     @classmethod
@@ -48,6 +50,11 @@ class StudySpec(StudyOptions):
         """Return the description of JSON data, the inverse of `to_json`."""
         objectives = tuple(data.get("objectives", SINGLE))
         return cls(**{**data, "run": RunSpec.from_json(data["run"]), "objectives": objectives})
+
+    @property
+    def run_with_sources(self) -> RunSpec:
+        """The run of a trial, with the SHA-256 of all files of the study: those of its sampler and its pruner too."""
+        return dataclasses.replace(self.run, sources={**self.run.sources, **self.sources})
 
     @property
     def directions(self) -> list[Direction]:

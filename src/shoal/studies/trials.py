@@ -135,7 +135,8 @@ class TrialStore:
         if len(self.study.directions) > 1:
             return False
         try:
-            return self.study.pruner.prune(self.study, self._storage.get_trial(self._hold(number).trial_id))
+            trial = self._storage.get_trial(self._hold(number).trial_id)
+            return bool(self.study.pruner.prune(self.study, trial))  # some pruners return NumPy's
         except UpdateFinishedTrialError:
             return True  # taken over: `tell` returns False
 

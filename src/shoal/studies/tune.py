@@ -9,15 +9,8 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.kinds import checked_kinds, shown
 from shoal.core.process import check_process
-from shoal.specs.options import GIVEN, OF_STUDY
-from shoal.specs.settings import apply
-from shoal.specs.spec import built, template
-from shoal.studies.groups import plan_groups
-from shoal.studies.objectives import check_spaces
+from shoal.studies.planned import PLANNED, plan_study
 from shoal.studies.ray_workers import MOST_ON_A_CLUSTER, RayWorkers
-from shoal.studies.request import new_study, study_to_resume
-from shoal.studies.samplers import check_queue
-from shoal.studies.search import read_space
 from shoal.studies.study import StudyResult
 from shoal.studies.tracked_study import closing, study_sinks, study_tracking, variables_for_workers
 from shoal.studies.worker import Worker
@@ -27,11 +20,7 @@ from shoal.tracking.progress import Warnings
 from shoal.tracking.request import NOTHING, Track
 from shoal.tracking.study_display import study_sink
 from shoal.training.host import keep_programs
-from shoal.training.jobs import bytes_of
 from shoal.training.processes import group as processes
-
-# The parameters of `tune` that describe a study.
-DESCRIBING = ("agent", "env", "search", "enqueue", "fields", "env_fields", "preset", "name", *OF_STUDY, *GIVEN)
 
 
 @checked_kinds()
@@ -45,8 +34,8 @@ def tune(  # noqa: PLR0913  # written out, for editors
     steps: int | None = None,
     records: int | None = None,
     search: Mapping[str, Any] | Sequence[str] | None = None,
-    sampler: str | None = None,
-    pruner: str | None = None,
+    sampler: Any = None,  # a text or a function
+    pruner: Any = None,
     score: str | None = None,
     objectives: Sequence[str] | None = None,
     storage: str | None = None,
@@ -76,6 +65,7 @@ def tune(  # noqa: PLR0913  # written out, for editors
     memory_limit_gb: float = 0,
     grace: float = 120.0,
     fresh_seeds: int | None = None,
+    importance: str | None = None,
     figures: bool = True,
     track: Track = None,
 ) -> StudyResult:
@@ -92,8 +82,12 @@ def tune(  # noqa: PLR0913  # written out, for editors
     program for each combination; more than 8 programs need `yes=True`. `enqueue` lists trials that come first.
 
     `sampler` is "tpe", "random", "qmc", "gp", "cmaes", "nsga2", "bohb" or "grid"; `pruner` "hyperband", "halving",
-    "median", "percentile" or "none". The trials are kept in `storage`, by default a log file in the folder of the
-    study, `root`/`name` (`shoal.studies.storage` lists the others).
+    "median", "percentile" or "none", some with options, as in "hyperband(min_resource=2, eta=4)". Each may also be a
+    function that returns one of Optuna's, or its path, "my_file.py:make" or "package.module:make", from which a resumed
+    study and other workers make it again (`shoal.studies.makers`). An object that is made already is refused.
+
+    The trials are kept in `storage`, by default a log file in the folder of the study, `root`/`name`
+    (`shoal.studies.storage` lists the others).
 
     `objectives=("return", "steps_per_second")` maximizes both the score and the speed of the program, and
     `("return", "return:ENV")` the score and the return of greedy actions in another environment. Then no trial is
@@ -102,10 +96,11 @@ def tune(  # noqa: PLR0913  # written out, for editors
     When all trials have ended, the folder gets `trials.csv`, figures, and the best trial as `best.toml`, a preset file.
     This trial is trained again on `fresh_seeds` (16) seeds that no trial had (0: it is not), because the best of many
     scores is too high by chance; `summary.json` has both scores.
+    `importance` says how the figure of importances measures that of a hyperparameter: "ped-anova", or "fanova".
 
     `resume="runs/x"` goes on with a study, in the same process name `worker` or as another worker. Of what describes
-    it, only `trials`, to extend it, and `fresh_seeds` may then be given. Ctrl-C, SIGTERM and SIGHUP finish the chunk,
-    save it and raise `Stopped`.
+    it, only `trials`, to extend it, `fresh_seeds` and `importance` may then be given. Ctrl-C, SIGTERM and SIGHUP finish
+    the chunk, save it and raise `Stopped`.
 
     With `workers` above 1 as many processes on this machine share the trials; a worker that dies is
     reported, and the others take over its trials, `grace` seconds after its last heartbeat.
@@ -120,41 +115,28 @@ def tune(  # noqa: PLR0913  # written out, for editors
     that names no field or is empty, and for sizes that do not fit.
     """
     arguments = locals()
-    request = {name: arguments[name] for name in DESCRIBING if _is_given(name, arguments.get(name))}
     check_process()
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
     if not 0 < grace < math.inf:
         raise ValueError(f"grace={shown(grace)} must be a number of seconds above 0.")
-    values = (None if isinstance(agent, str) else agent, None if isinstance(env, str) else env)
     if ray is None and (worker_cpus != 1 or worker_gpus):
         raise ValueError("worker_cpus and worker_gpus are for workers on a cluster: give ray (--ray) too.")
     names = worker_names(workers) if ray is None else worker_names(workers, MOST_ON_A_CLUSTER, "a cluster")
     if (workers > 1 or ray is not None) and storage == "memory":
         raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
-    if resume is not None:
-        folder, spec = study_to_resume(resume, request, values, trust_source)
-        queue: Sequence[Mapping[str, Any]] = ()
-    else:
-        folder, spec = new_study(request, values, preset, Path(root), yes, check)
-        queue = enqueue
-    space = read_space(apply(template(spec.run, *values), built({})), spec.search)
-    check_queue(space, queue)
     if cache:
         keep_programs()
+    planned = plan_study(**{name: arguments[name] for name in PLANNED if name in arguments})
+    folder, spec, queue = planned.folder, planned.spec, planned.queue
     tracking = study_tracking(track, folder.path, is_new=resume is None)
-    limit = bytes_of(memory_limit_gb)
-    at = folder.worker(worker)
-    groups = plan_groups(spec, space, *values, at, devices=devices, memory_limit=limit)
-    for group in groups:
-        check_spaces(spec.objectives, group.plan.env)
     cluster = RayWorkers(ray, worker_cpus, worker_gpus) if ray is not None else None
     if resume is None:
         folder.create()
     trackers = study_sinks(tracking, folder.path, spec, worker, is_new=resume is None)
     starts_workers = workers > 1 or cluster is not None
     all_sinks = Sinks([study_sink() if progress else Warnings(), *sinks, *([] if starts_workers else trackers)])
-    own = Worker(spec, folder, space, groups, all_sinks, name=worker, grace=grace)
+    own = Worker(spec, folder, planned.space, planned.groups, all_sinks, name=worker, grace=grace)
     if starts_workers:
         of_worker = {name: arguments[name] for name in ("figures", "cache", "devices", "memory_limit_gb")}
         of_worker["track"] = NOTHING if tracking is None else tracking.trackers
@@ -164,10 +146,5 @@ def tune(  # noqa: PLR0913  # written out, for editors
     with closing(trackers, all_sinks, lambda: own.study):
         own.run(queue)
         if own.is_complete:
-            own.conclude(*values, figures=figures)
+            own.conclude(*planned.values, figures=figures)
     return StudyResult(folder.path)
-
-
-def _is_given(name: str, value: Any) -> bool:
-    """Return whether an argument is not its default. A search that is empty was given: it is a mistake."""
-    return value is not None and (name == "search" or value not in ("", (), [], {}))

@@ -1,6 +1,7 @@
 """A worker of a study, in which trials of Optuna fill the slots of compiled programs."""
 
 import csv
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.secrets import redacted
 from shoal.population.slots import Trial
+from shoal.specs.options import MAY_CHANGE_OF_STUDY
 from shoal.specs.sources import keep
 from shoal.studies.errors import WorkerError
 from shoal.studies.groups import Group, Messages
@@ -67,11 +69,12 @@ class Worker:
     def prepare(self, queue: Sequence[Mapping[str, Any]] = ()) -> optuna.Study:
         """Open the study in its storage, or begin it there with the trials in `queue`; write `study.json`."""
         spec, space, is_new = self.spec, self.space, not (self.folder.path / SPEC).exists()
+        kept = spec if is_new else self.folder.read_spec()  # which has the paths of files before copies replaced them
         try:
             study = open_study(
                 self.folder.storage(spec),
                 spec.name,
-                spec.identity,
+                kept.identity,
                 spec.directions,
                 pruner=make_pruner(spec.pruner, spec.run.records),
                 say=self.sinks.say,
@@ -93,9 +96,10 @@ class Worker:
             enqueue_grid(study, space, spec.run.seed)
         self.path.mkdir(parents=True, exist_ok=True)
         if is_new:
-            keep(self.folder.path, spec.run)
-        if is_new or self.folder.read_spec().trials != spec.trials:  # else another worker may write it now
-            self.folder.write(SPEC, spec.to_json())
+            keep(self.folder.path, spec.run_with_sources)
+        if is_new or kept.trials != spec.trials:  # else another worker may write it now
+            changed = {name: getattr(spec, name) for name in MAY_CHANGE_OF_STUDY}
+            self.folder.write(SPEC, dataclasses.replace(kept, **changed).to_json())
         self.study = study
         return study
 
@@ -186,6 +190,7 @@ class Worker:
                     self.study,
                     self.folder.path,
                     figures=figures,
+                    importance=self.spec.importance,
                     score=self.spec.score,
                     seeds=fresh_seeds,
                     agent=agent,

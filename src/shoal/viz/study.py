@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from shoal.core.errors import need
 from shoal.specs.disk import replace
+from shoal.viz.importance import IMPORTANCES, PED_ANOVA, Importance
 from shoal.viz.paint import set_ticks
 from shoal.viz.scale import scale_for
 
@@ -46,18 +47,24 @@ class Figure(NamedTuple):
 
 
 def draw_study(
-    study: optuna.Study, folder: Path | str, *, page: bool = True, objectives: tuple[str, ...] = ()
+    study: optuna.Study,
+    folder: Path | str,
+    *,
+    page: bool = True,
+    objectives: tuple[str, ...] = (),
+    importance: str = "ped-anova",
 ) -> Drawn:
     """Draw the figures of a study into a folder: PNG files and, with `page`, `study.html`.
 
     objectives: the names of what the study optimizes; by default "score"; of several objectives the names in the study.
+    importance: how that of hyperparameters is measured (`IMPORTANCES`).
     Raises ImportError for a page without plotly.
     """
     plotly = need("plotly", "html", "a page of figures") if page else None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files, left_out, drawn = [], {}, []
-    for figure in _figures(study, objectives):
+    for figure in _figures(study, objectives, IMPORTANCES[importance]):
         if figure.reason:
             left_out[figure.title] = figure.reason
             continue
@@ -71,7 +78,7 @@ def draw_study(
     return Drawn(files, left_out)
 
 
-def _figures(study: optuna.Study, objectives: tuple[str, ...]) -> Iterator[Figure]:
+def _figures(study: optuna.Study, objectives: tuple[str, ...], importance: Importance = PED_ANOVA) -> Iterator[Figure]:
     count = len(study.directions)
     known = study.metric_names if count > 1 else ["score"]
     names = objectives or tuple(known or (f"objective {i}" for i in range(count)))
@@ -102,10 +109,8 @@ def _figures(study: optuna.Study, objectives: tuple[str, ...]) -> Iterator[Figur
         yield Figure(
             f"importances{suffix}",
             f"Importance of the hyperparameters{of}",
-            f"How much each hyperparameter separates the best trials from all (PED-ANOVA), by {name}.",
-            lambda module, rank=rank: module.plot_param_importances(
-                study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(), **rank
-            ),
+            f"{importance.about}, by {name}.",
+            lambda module, rank=rank: module.plot_param_importances(study, evaluator=importance.make(), **rank),
             _reason(len(complete), FEWEST, varying, 2),
         )
         yield Figure(
@@ -120,7 +125,7 @@ def _figures(study: optuna.Study, objectives: tuple[str, ...]) -> Iterator[Figur
             f"Contours{of}",
             f"The {name} over pairs of hyperparameters, interpolated between the trials (dots).",
             lambda module, targeted=targeted, rank=rank: module.plot_contour(
-                few, params=_most_important(study, varying, rank.get("target")), **targeted
+                few, params=_most_important(study, varying, importance, rank.get("target")), **targeted
             ),
             _reason(len(complete), 3, varying, 2),
         )
@@ -170,15 +175,14 @@ def _varying(trials: list[FrozenTrial]) -> list[str]:
 
 
 def _most_important(
-    study: optuna.Study, varying: list[str], target: Callable[[FrozenTrial], float] | None
+    study: optuna.Study, varying: list[str], importance: Importance, target: Callable[[FrozenTrial], float] | None
 ) -> list[str]:
     """`MOST_PARAMS` of the hyperparameters: the most important ones, or the first ones while there are few trials."""
     complete = study.get_trials(deepcopy=False, states=(COMPLETE,))
     if len(varying) <= MOST_PARAMS or len(complete) < FEWEST:
         return varying[:MOST_PARAMS]
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
     with _quiet():
-        importances = optuna.importance.get_param_importances(study, evaluator=evaluator, target=target)
+        importances = optuna.importance.get_param_importances(study, evaluator=importance.make(), target=target)
     return sorted(varying, key=lambda name: -importances.get(name, 0.0))[:MOST_PARAMS]
 
 
