@@ -11,7 +11,7 @@ from shoal.core.keys import make_key
 from shoal.core.secrets import redacted
 from shoal.specs.changes import with_whole_numbers
 from shoal.specs.describe import Described
-from shoal.specs.settings import join
+from shoal.specs.settings import join, split
 from shoal.tracking.text import duration
 from shoal.training.layers import layers
 from shoal.training.plan import Plan
@@ -70,10 +70,12 @@ def describe_study(planned: "PlannedStudy") -> str:
     spec, groups = planned.spec, planned.groups
     run, plan = spec.run, groups[0].plan
     members = spec.trials * run.seeds
+    fixed = {path: value for path, value in join(run.fields, run.env_fields).items() if path not in spec.search}
+    fields, env_fields = split(fixed)
     rows = [
         ("folder", f"{planned.folder.path}"),
-        ("agent", f"{run.agent}  {_words(with_whole_numbers(run.fields))}"),
-        ("environment", f"{run.env_name}  {_words(with_whole_numbers(run.env_fields))}"),
+        ("agent", f"{run.agent}  {_words(with_whole_numbers(fields))}"),
+        ("environment", f"{run.env_name}  {_words(with_whole_numbers(env_fields))}"),
         *(("search", f"{path}: {_span(span)}") for path, span in spec.search.items()),
         ("sampler", f"{spec.sampler}{f', after {len(planned.queue)} trial(s) of the queue' if planned.queue else ''}"),
         ("pruner", spec.pruner),
@@ -91,7 +93,9 @@ def describe_study(planned: "PlannedStudy") -> str:
         rows.insert(-3, ("at the end", f"the best trial again, on {spec.fresh_seeds} fresh seeds"))
     for group, shape in zip(groups, planned.space.shapes, strict=True):
         slots = f"{group.slots} trial(s) = {group.plan.members} members at a time"
-        rows.append((group.name, f"{_words(shape)}  {slots}, {_weights(group.plan)}; {_memory(group.plan)}"))
+        rows.append(
+            (group.name, f"{_words(shape)}  {slots}, weights: {_weights(group.plan)}, memory: {_memory(group.plan)}")
+        )
     programs = f"{len(groups)} program{'s' * (len(groups) > 1)}"
     return f"dry run: a study with {programs}; nothing was compiled or written\n\n{_in_lines(rows)}"
 

@@ -124,8 +124,11 @@ def measured(task: Task) -> Costs:
 def _trained(
     task: Task, folder: RunFolder, updates: int, store: ProgramStore, *, only_training: bool = False
 ) -> dict[str, Any]:
-    """Train a shorter run of a task; return its summary. `only_training`: without evaluations and figures."""
-    without = {"evaluations": 0, "stop_at": None, "stop_at_mean": False} if only_training else {}
+    """Train a shorter run of a task; return its summary.
+
+    `only_training`: in one record, so that the time is not that of many short calls; without evaluations and figures.
+    """
+    without = {"records": 1, "evaluations": 0, "stop_at": None, "stop_at_mean": False} if only_training else {}
     spec = dataclasses.replace(task.job.spec, steps=updates * task.plan.agent.steps_per_update, **without)
     job = dataclasses.replace(task.job, spec=spec)
     return run_job(job, job.plan(), folder, figures=not only_training, store=store).summary
