@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.training import checkpoint
 from shoal.training.jobs import make_job
-from shoal.training.plan import state_bytes
+from shoal.training.memory import state_bytes
 from shoal.training.processes import Peer, lasting
 
 MEMBERS = 1_024

@@ -10,7 +10,7 @@ from shoal.cli.main import main
 from shoal.core import limits
 from shoal.core.limits import memory_limit, processor_limit
 from shoal.specs.spec import RunSpec
-from shoal.training import host, plan
+from shoal.training import host, memory, plan
 from shoal.training.plan import make_plan
 
 UNLIMITED = "9223372036854771712\n"  # of version 1, which has no word for it
@@ -76,7 +76,7 @@ def test_a_run_uses_no_more_than_the_limits_of_its_control_group(monkeypatch):
     monkeypatch.setattr(host, "memory_limit", lambda: 10**9)
     monkeypatch.setattr(host, "processor_limit", lambda: 0.5)
     assert host.host_bytes() == 10**9 and host.usable_cores() == 1
-    assert plan.available_bytes() == 8 * 10**8
+    assert memory.available_bytes() == 8 * 10**8
 
 
 def test_waves_fit_whole_members_on_each_accelerator(monkeypatch):
@@ -85,7 +85,7 @@ def test_waves_fit_whole_members_on_each_accelerator(monkeypatch):
         return [w.stop - w.start for w in make_plan(RunSpec(agent="ppo", env="CartPole-v1", seeds=5)).waves]
 
     member_bytes = make_plan(RunSpec(agent="ppo", env="CartPole-v1")).member_bytes
-    monkeypatch.setattr(plan, "available_bytes", lambda: int(1.9 * member_bytes))
+    monkeypatch.setattr(memory, "available_bytes", lambda: int(1.9 * member_bytes))
     assert waves(1) == [1, 1, 1, 1, 1]
     assert waves(3) == [3, 2]  # one on each, although 5.7 would fit if a member could lie on two
 

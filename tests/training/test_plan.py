@@ -1,21 +1,17 @@
 """Plans, made before anything is compiled: sizes, memory, rounded steps, and refused values."""
 
-import os
-
-import jax
 import numpy as np
 import pytest
 
 from environments import DialedHorizon
 from shoal.agents.learned_losses import LearnedValueLoss
-from shoal.core.errors import OutOfMemory
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box
 from shoal.core.struct import Number, struct
 from shoal.envs.bounds import highest
 from shoal.specs.spec import RunSpec
-from shoal.training.plan import available_bytes, make_plan, memory_errors
+from shoal.training.plan import make_plan
 
 SPEC = {
     "agent": "ppo",
@@ -24,27 +20,6 @@ SPEC = {
     "steps": 6 * 32,
     "records": 3,
 }
-
-
-def test_memory_is_assumed_where_the_system_does_not_report_it(monkeypatch):
-    monkeypatch.delattr(os, "sysconf")
-    assert available_bytes() == int(0.8 * 8 * 2**30)
-
-
-def test_one_member_too_large_for_memory_is_refused():
-    with pytest.raises(ValueError, match="one member needs about .* MiB, more than the .* MiB available"):
-        make_plan(RunSpec(**SPEC), memory_limit=1000)
-
-
-def test_a_population_too_large_for_the_host_is_refused(monkeypatch):
-    from shoal.training import plan as plans
-
-    plan = make_plan(RunSpec(**SPEC, seeds=8))
-    state = (plan.member_bytes - plans.rollout_bytes(plan.agent, plan.env)) // 2
-    monkeypatch.setattr(plans, "host_bytes", lambda: 2 * 6 * state)
-    make_plan(RunSpec(**{**SPEC, "seeds": 6}), memory_limit=2**30)
-    with pytest.raises(ValueError, match="8 members of .* MiB each and a copy .* 6 members fit"):
-        make_plan(RunSpec(**{**SPEC, "seeds": 8}), memory_limit=2**30)
 
 
 def test_more_devices_than_there_are_is_refused():
@@ -112,12 +87,3 @@ def test_settings_may_have_losses_of_their_own_where_the_agent_has_the_name_of_o
     np.testing.assert_array_equal(kernels[2], losses[1].layers[0]["kernel"])
     with pytest.raises(ValueError, match="value_loss shapes the program"):
         make_plan(RunSpec(**SPEC, sweep={"value_loss": ["squared", losses[0]]}))
-
-
-def test_memory_that_is_used_up_is_named_with_what_to_lower():
-    plan = make_plan(RunSpec(agent="ppo", env="CartPole-v1", steps=512, seeds=4))
-    expected = r"4 members at a time need about .* GiB .* Use fewer members at a time"
-    with pytest.raises(OutOfMemory, match=expected), memory_errors(plan):
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 byte")
-    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), memory_errors(plan):
-        raise jax.errors.JaxRuntimeError("INTERNAL: another error")

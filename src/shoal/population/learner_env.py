@@ -19,7 +19,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import Struct, hyper_fields, info_of, static, static_fields, struct, to_arrays
 from shoal.specs.points import check_read
 from shoal.specs.settings import AgentEnv, Hyperparameter, apply, get, hyperparameters
-from shoal.training.plan import horizons, of_all_sizes
+from shoal.training.binding import horizons, of_all_sizes
 from shoal.training.program import all_finite, where_alive
 
 LARGEST_LOG = 89.0  # bound of observations: above log(1 + the largest float32)

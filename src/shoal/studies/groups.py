@@ -28,7 +28,8 @@ from shoal.tracking.progress import StillCompiling
 from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
-from shoal.training.plan import Plan, available_bytes, make_plan
+from shoal.training.memory import available_bytes
+from shoal.training.plan import Plan, make_plan
 from shoal.training.stopping import Stopped
 
 Values = tuple[float, ...]  # of a trial, one for each objective

@@ -5,48 +5,31 @@ Mistakes in a spec are found here, within seconds, with clear messages.
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from shoal.core.agent import Agent, both_ends
 from shoal.core.env import Env, check_fields, episode_limit
-from shoal.core.errors import OutOfMemory, Unsuited
+from shoal.core.errors import Unsuited
 from shoal.core.form import chosen
-from shoal.core.keys import make_key
 from shoal.core.limits import check_address_limit
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS
-from shoal.core.schedules import Scheduled, lifted
-from shoal.core.spaces import Space, without_real_bounds
-from shoal.core.struct import fill_caps, hyper_fields, info_of, schedules_in, static_fields
-from shoal.core.wrappers.base import Wrapper
+from shoal.core.struct import info_of
 from shoal.specs.describe import build
 from shoal.specs.roster import Roster, first_roster
 from shoal.specs.selector import Schedule, Selector, UserChoices
-from shoal.specs.settings import (
-    AgentEnv,
-    apply,
-    get,
-    in_numpy,
-    is_of_env,
-    is_static,
-    join,
-    populate,
-    setting_in_words,
-    static_sweep_error,
-    user_fields,
-)
+from shoal.specs.settings import AgentEnv, apply, get, in_numpy, populate, setting_in_words
 from shoal.specs.spec import RunSpec, built, template
-from shoal.training.host import host_bytes
-from shoal.training.host_envs import check_learns_on_host, needs_host
+from shoal.training.binding import bind, check_spaces, check_traced, of_all_sizes, with_lifted, with_sizes_of
+from shoal.training.host_envs import needs_host
+from shoal.training.memory import check_host, state_bytes, training_bytes, waves_of
 from shoal.training.placement import Placement, accelerators, make_placement
-from shoal.training.program import Member, Split, begin, split_over
+from shoal.training.program import Split, split_over
 from shoal.training.recording import load_demonstrations
 
 DEFAULT_HORIZON = 1_000  # steps of an evaluation episode in environments without any limit
@@ -80,11 +63,16 @@ class Plan:
         """The number M of slots: settings times seeds."""
         return len(self.roster.seed_index)
 
+    @property
+    def members_at_a_time(self) -> int:
+        """The number of members in the largest wave."""
+        return max(wave.stop - wave.start for wave in self.waves)
+
     def of_members(self, rows: np.ndarray) -> "Plan":
         """Return the plan of a run of the members `rows` [N] only. Its programs have the sizes of this plan."""
         seeds, roster = self.spec.seeds, self.roster
         hyperparameters = jax.tree.map(lambda x: x[rows], roster.hyperparameters)
-        size = min(len(rows), max(w.stop - w.start for w in self.waves))
+        size = min(len(rows), self.members_at_a_time)
         agent, split = self.agent, self.placement.split
         return dataclasses.replace(
             self,
@@ -239,7 +227,7 @@ def make_plan(
         raise ValueError(f"{what} must not be negative; 0 means all there is.")
     common = _with_files(template(spec, agent, env) if pair is None else pair)
     check_fields(common.env)
-    _check_traced(common, spec)
+    check_traced(common, spec)
     settings = spec.settings()
     pairs = [apply(common, built(setting)) for setting in settings]
     selector = build(spec.selector) if selector is None else selector
@@ -251,19 +239,16 @@ def make_plan(
     extremes = [{path: bounds[end] for path, bounds in ranges.items()} for end in (0, 1) if ranges]
     extreme_pairs = [apply(pairs[0], setting) for setting in extremes]
     envs = [pair.env for pair in [*pairs, *extreme_pairs]]
-    _check_spaces(envs, [*settings, *extremes])
-    bound = _bind(*of_all_sizes([*pairs, *extreme_pairs], varying), spec)
+    check_spaces(envs, [*settings, *extremes])
+    bound = bind(*of_all_sizes([*pairs, *extreme_pairs], varying), spec)
     updates = math.ceil(spec.steps / bound.steps_per_update)
-    statics = {name: getattr(bound, name) for name in static_fields(bound)}
-    length = updates * bound.steps_per_update
-    pairs = [AgentEnv(a.replace(**statics, **horizons(a, length)), e) for a, e in with_lifted(pairs, varying)]
-    one = in_numpy(pairs[0])
-    member_state_bytes = state_bytes(*one)
-    # The state before and after an update; agent and environment, which may hold demonstrations; the rollout.
-    member_bytes = 2 * member_state_bytes + _bytes(one) + rollout_bytes(*one)
-    _check_host(len(settings) * spec.seeds, member_state_bytes)  # before `_waves`, which is slow for too many members
+    pairs = with_sizes_of(bound, with_lifted(pairs, varying), updates * bound.steps_per_update)
+    one, members = in_numpy(pairs[0]), len(settings) * spec.seeds
+    of_state = state_bytes(*one)
+    of_member = training_bytes(*one, of_state)
+    check_host(members, of_state)  # before `waves_of`, which is slow for too many members
     split = _split(one, spec)
-    waves = _waves(len(settings) * spec.seeds, member_bytes, memory_limit, accelerators(devices), split)
+    waves = waves_of(members, of_member, memory_limit, accelerators(devices), split)
     first_updates = math.ceil((spec.first_steps or spec.steps) / bound.steps_per_update)
     _check_count(updates, bound.steps_per_update)
     records = _records(first_updates, spec.records, bound.steps_per_update)
@@ -282,7 +267,7 @@ def make_plan(
         records=records,
         eval_records=_eval_records(records, spec.evaluations),
         horizon=spec.eval_max_steps or default_horizon(envs),
-        member_bytes=member_bytes,
+        member_bytes=of_member,
         waves=waves,
         placement=make_placement(
             max(w.stop - w.start for w in waves),
@@ -324,48 +309,6 @@ def _parallel(agent: Agent) -> int:
     return 1 if agent.rollout is None else agent.rollout.num_envs
 
 
-def rollout_bytes(agent: Agent, env: Env) -> int:
-    """Estimate the bytes that an update of one member needs beside its state: six copies of its rollout."""
-    obs = jax.eval_shape(lambda e: e.observe(e.init(make_key(0))), env)
-    step_bytes = _bytes(obs) + 64  # action, reward, flags, value, advantage, target, log-probability, noise
-    return 6 * agent.steps_per_update * step_bytes
-
-
-@contextmanager
-def memory_errors(plan: Plan) -> Iterator[None]:
-    """Turn JAX's error for memory that is used up, within this context, into OutOfMemory."""
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        members, placement = max(w.stop - w.start for w in plan.waves), plan.placement
-        devices = placement.mesh.size if placement.mesh else 1
-        needed, there = plan.member_bytes * members / devices / 2**30, available_bytes() / 0.8 / 2**30
-        lower = "fewer environments or steps per update, a smaller buffer or smaller networks"
-        if members > devices:
-            limit = max(0.1, round(needed * devices / 2, 1))
-            lower = f"fewer members at a time (--memory-limit-gb {limit:g}: one part after another), or {lower}"
-        raise OutOfMemory(
-            f"the memory of {placement.describe().partition(',')[0]} is used up: {members:,} members at a time need "
-            f"about {needed:.1f} GiB on each device (estimated before compiling), and it has {there:.1f} GiB. Use "
-            f"{lower}."
-        ) from error
-
-
-def state_bytes(agent: Agent, env: Env) -> int:
-    """Return the bytes of one member between two updates. A checkpoint needs as many."""
-    shapes: Member = jax.eval_shape(lambda a, e: begin(a, e, jnp.int32(0), make_key(0)), agent, env)
-    return _bytes(shapes)
-
-
-def available_bytes() -> int:
-    """Return the bytes that a run may use: 80 % of the memory of a device, or of the whole host on a CPU."""
-    device = jax.local_devices()[0]
-    stats = device.memory_stats() if device.platform != "cpu" else None
-    return int(0.8 * (stats["bytes_limit"] if stats else host_bytes()))
-
-
 def default_horizon(envs: Sequence[Env]) -> int:
     """Return the steps after which an evaluation ends an episode: the longest limit, or 1,000 if there is none."""
     limits = [limit for env in envs if (limit := episode_limit(env)) is not None]
@@ -378,22 +321,6 @@ def _with_files(pair: AgentEnv) -> AgentEnv:
     contents = {f.name: getattr(agent, f.name) for f in dataclasses.fields(agent) if info_of(f).file}  # type: ignore[arg-type]  # a struct
     loaded = {name: load_demonstrations(path) for name, path in contents.items() if isinstance(path, (str, Path))}
     return apply(pair, loaded)
-
-
-def of_all_sizes(pairs: list[AgentEnv], varying: Sequence[str]) -> AgentEnv:
-    """Return the first setting with the varying hyperparameters of all settings [S, ...], and with all time limits.
-
-    The sizes of its agent, when bound, hold for every setting, and for all numbers of its schedules. Raises ValueError
-    for a number above its cap.
-    """
-    varying = list(dict.fromkeys([*varying, *(name for pair in pairs for name in schedules_in(pair.agent))]))
-    pairs = [AgentEnv(agent, pair.env) for pair in pairs for agent in both_ends(pair.agent)]
-    agents, envs = fill_caps([pair.agent for pair in pairs]), [pair.env for pair in pairs]
-    fields = user_fields(agents[0])
-    # Sizes do not depend on what is in a `part`, such as the weights of a loss.
-    paths = [p for p in varying if not is_of_env(p) and not info_of(fields[p.partition(".")[0]]).part]
-    columns = {path: np.asarray([get(AgentEnv(agent, envs[0]), path) for agent in agents]) for path in paths}
-    return AgentEnv(apply(AgentEnv(agents[0], envs[0]), columns).agent, _with_all_limits(envs))
 
 
 def _seeds_of(selector: Selector, seed_index: np.ndarray, first_seed: int) -> np.ndarray:
@@ -422,20 +349,6 @@ def _first_roster(pairs: list[AgentEnv], varying: Sequence[str], seeds: range) -
     return first_roster({path: column_of(path) for path in varying}, seed_index)
 
 
-def _bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
-    try:
-        check_learns_on_host(agent, env)
-        return agent.bind(env)
-    except Unsuited as error:
-        suited = [name for name in AGENTS if _is_suited(name, env)]
-        advice = (
-            f"Agents that can play {spec.env_name}: {', '.join(suited)}."
-            if suited
-            else f"No agent can play {spec.env_name}."
-        )
-        raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {advice}") from None
-
-
 def _split(one: AgentEnv, spec: RunSpec) -> Split | None:
     """Return how devices share the environments of each member; None if they do not."""
     if not spec.devices_per_member:
@@ -451,75 +364,6 @@ def _split(one: AgentEnv, spec: RunSpec) -> Split | None:
             f"devices_per_member={spec.devices_per_member} splits the environments of {spec.agent}, but {error} Agents "
             f"that can: {', '.join(able)}."
         ) from None
-
-
-def _is_suited(name: str, env: Env) -> bool:
-    try:
-        agent = AGENTS[name].build()
-        check_learns_on_host(agent, env)
-        agent.bind(env)
-    except Unsuited:
-        return False
-    except ValueError:
-        pass  # its default sizes do not fit, but others would
-    return True
-
-
-def horizons(agent: Agent, steps: int) -> dict[str, Any]:
-    """Return the `spans_run` fields of an agent by name; `steps`, the length of the run, for those that are 0.
-
-    For an agent without such a field: its schedules, where those without a horizon have `steps` as theirs.
-    """
-    spanning = [name for name, field in hyper_fields(agent).items() if info_of(field).spans_run]
-    if spanning:
-        return {name: float(getattr(agent, name) or steps) for name in spanning}
-    schedules = schedules_in(agent).items()
-    return {name: dataclasses.replace(s, horizon=float(s.horizon or steps)) for name, s in schedules}
-
-
-def with_lifted(pairs: Sequence[AgentEnv], varying: Sequence[str]) -> list[AgentEnv]:
-    """Return settings in which a hyperparameter that varies is a schedule in all of them, or a number in all."""
-    columns = {path: lifted([get(pair, path) for pair in pairs]) for path in varying}
-    changed = {path: column for path, column in columns.items() if isinstance(column[0], Scheduled)}
-    return [apply(pair, {path: column[s] for path, column in changed.items()}) for s, pair in enumerate(pairs)]
-
-
-def _check_traced(common: AgentEnv, spec: RunSpec) -> None:
-    for path, values in {**join(spec.sweep, spec.env_sweep), **spec.points}.items():
-        if not len(values):
-            raise ValueError(f"{path} has no values to sweep over.")
-        # A `part` is static or not as its content is: the values may be structs where the template has a name.
-        if is_static(common, path) and any(is_static(apply(common, built({path: v})), path) for v in values):
-            raise static_sweep_error(path, values)
-
-
-def _check_spaces(envs: list[Env], settings: list[dict[str, Any]]) -> None:
-    # All members share one bound agent. It depends on the bounds of actions, but not on those of float observations.
-    def spaces(env: Env) -> dict[str, Space]:
-        return {"action": env.action_space, "observation": without_real_bounds(env.observation_space)}
-
-    first = spaces(envs[0])
-    for env, setting in zip(envs[1:], settings[1:], strict=True):
-        for kind, space in spaces(env).items():
-            if space != first[kind]:
-                one, other = ({k: v for k, v in s.items() if is_of_env(k)} for s in (settings[0], setting))
-                raise ValueError(
-                    f"{setting_in_words(one)} and {setting_in_words(other)} have different {kind} spaces, "
-                    f"{first[kind]} and {space}, but all members of a sweep need the same one: start a run for each."
-                )
-
-
-def _with_all_limits(envs: list[Env]) -> Env:
-    # Sizes that depend on the length of episodes must hold for the shortest time limit and for the longest.
-    longest = max(envs, key=lambda env: env.longest_episode or 0)
-    limits = np.asarray([env.max_steps for env in envs if env.max_steps is not None])
-    return _with_limits(longest, limits) if len(np.unique(limits)) > 1 else longest
-
-
-def _with_limits(env: Env, limits: np.ndarray) -> Env:
-    if isinstance(env, Wrapper) and "max_steps" not in user_fields(env):
-        return env.replace(env=_with_limits(env.env, limits))
-    return env.replace(max_steps=limits)
 
 
 def _check_count(updates: int, steps_per_update: int) -> None:
@@ -538,38 +382,3 @@ def _records(updates: int, records: int, steps_per_update: int) -> int:
 def _eval_records(records: int, evaluations: int) -> list[int]:
     evaluations = min(evaluations, records)
     return [round(records * (e + 1) / evaluations) - 1 for e in range(evaluations)]
-
-
-def _waves(members: int, member_bytes: int, limit: int, devices: int, split: Split | None) -> list[slice]:
-    """Split M members into slices that fit in memory: `limit` bytes in all, or what is available on each device."""
-    of_member = min(split.devices, devices) if split else 1  # devices with a memory of their own
-    available = limit or available_bytes() * of_member
-    fitting = available // member_bytes * (1 if limit else devices // of_member)
-    if fitting < 1:
-        raise ValueError(
-            f"one member needs about {member_bytes / 2**20:.0f} MiB, more than the {available / 2**20:.0f} MiB "
-            "available: use fewer environments or steps per update."
-        )
-    count = math.ceil(members / fitting)
-    size = math.ceil(members / count)
-    return [slice(i, min(i + size, members)) for i in range(0, members, size)]
-
-
-def _check_host(members: int, member_state_bytes: int) -> None:
-    # The host holds the states of all members, and a copy of them while a checkpoint is written.
-    fitting = host_bytes() // (2 * member_state_bytes)
-    if members > fitting:
-        raise ValueError(
-            f"{members:,} members of {member_state_bytes / 2**20:.3g} MiB each and a copy for the checkpoint need "
-            f"{2 * members * member_state_bytes / 2**30:.1f} GiB, and this host has {host_bytes() / 2**30:.1f}: "
-            f"{fitting:,} members fit. Train fewer at a time, or keep less in each (a smaller buffer, fewer "
-            "environments)."
-        )
-
-
-def _bytes(tree: Any) -> int:
-    def size(leaf: Any) -> int:
-        width = 8 if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf.dtype.itemsize
-        return math.prod(leaf.shape) * width
-
-    return sum(size(leaf) for leaf in jax.tree.leaves(tree))

@@ -21,8 +21,9 @@ from shoal.ops.linear_algebra import can_wait_forever, check_never_waits, one_ma
 from shoal.rollouts.evaluate import Evaluation
 from shoal.specs.roster import Roster
 from shoal.specs.selector import FRESH, REST
+from shoal.training.memory import memory_errors
 from shoal.training.placement import joined_leaves
-from shoal.training.plan import Plan, memory_errors
+from shoal.training.plan import Plan
 from shoal.training.program import (
     Member,
     begin,
@@ -91,7 +92,7 @@ class Population:
                 program = trace()
                 check_never_waits(program)
                 compiling.append(pool.submit(program.lower().compile, placement.compiler_options))
-            with memory_errors(plan):
+            with memory_errors(plan.members_at_a_time, plan.member_bytes, placement):
                 train, start, evaluate = (c.result() for c in compiling)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # so that Ctrl-C does not wait for the compiler
@@ -281,8 +282,9 @@ class Population:
         return self._gather(self.plan.waves[0], [read(part) for part in self._waves[0]])
 
     def _call(self, program: Any, per_call: Any, shared: Any) -> list[Any]:
-        with memory_errors(self.plan):
-            return self.plan.placement.call(program, per_call, shared, in_threads=True)
+        plan = self.plan
+        with memory_errors(plan.members_at_a_time, plan.member_bytes, plan.placement):
+            return plan.placement.call(program, per_call, shared, in_threads=True)
 
     def _on_device(self, wave: int, span: slice) -> tuple[list[Any], list[Any], list[Any]]:
         members = self._waves[wave]

@@ -112,7 +112,7 @@ def spans(members: int, processes: int) -> list[slice]:
 def share(plan: Plan, group: Group) -> Plan:
     """Return the plan of the members that this process trains."""
     span = spans(plan.members, group.size)[group.number]
-    members, wave = span.stop - span.start, max(w.stop - w.start for w in plan.waves)
+    members, wave = span.stop - span.start, plan.members_at_a_time
     return dataclasses.replace(
         plan,
         roster=jax.tree.map(lambda x: x[span], plan.roster),
