@@ -6,6 +6,10 @@ import pytest
 
 import shoal
 from listeners import Interrupt
+from shoal.specs.roster import first_roster
+from shoal.specs.spec import RunSpec
+from shoal.training.run_state import RunState
+from shoal.training.stop_at import reached_goal
 from shoal.training.stopping import Stopped
 from tiny import SILENT
 
@@ -37,6 +41,39 @@ def first_at(curves, goal):
     """The record [M] at which an evaluation of each member first reached a return; the number of records if none."""
     reached = curves["eval_return"] >= goal
     return np.where(reached.any(axis=0), reached.argmax(axis=0), len(reached))
+
+
+@pytest.mark.parametrize(
+    ("returns", "before", "alive", "mean", "new", "end"),
+    [
+        ([0.7, 0.6, 0.9], [0, 0, 0], [1, 1, 1], False, [1, 0, 1], ""),
+        ([0.7, 0.6, 0.9], [5, 0, 0], [1, 1, 1], False, [0, 0, 1], ""),  # the first has reached it before
+        ([0.1, 0.7, 0.9], [5, 0, 0], [1, 1, 1], False, [0, 1, 1], "no member is left that has not reached 0.7"),
+        ([0.1, np.nan, 0.9], [5, 0, 0], [1, 0, 1], False, [0, 0, 1], "no member is left that has not reached 0.7"),
+        ([0.1, 1.0, 0.7], [0, 0, 0], [1, 1, 1], True, [0, 0, 0], ""),  # their mean is 0.6
+        (
+            [0.5, 1.0, 0.75],
+            [0, 0, 0],
+            [1, 1, 1],
+            True,
+            [0, 0, 0],
+            "the mean return of the members, 0.75, has reached 0.7",
+        ),
+        ([np.nan, 1.0, 1.0], [0, 0, 0], [1, 1, 1], True, [0, 0, 0], ""),
+    ],
+)
+def test_who_ends_and_whether_the_run_does(returns, before, alive, mean, new, end):
+    state = RunState.first(first_roster({}, np.arange(3))).replace(updates=9, reached=np.asarray(before))
+    spec = RunSpec("ppo", "CartPole-v1", stop_at=0.7, stop_at_mean=mean)
+    found = reached_goal(spec, state, np.asarray(returns), np.asarray(alive, bool))
+    assert found.members.tolist() == [bool(x) for x in new] and found.end == end
+    assert state.with_reached(found.members).reached.tolist() == np.where(new, 9, before).tolist()
+
+
+def test_a_run_without_stop_at_ends_nobody():
+    state = RunState.first(first_roster({}, np.arange(2)))
+    found = reached_goal(RunSpec("ppo", "CartPole-v1"), state, np.asarray([1e9, 0.0]), np.ones(2, bool))
+    assert not found.members.any() and found.end == "" and not state.has_reached.any()
 
 
 def test_a_member_ends_at_its_return_and_the_others_have_the_same_bits(whole, ended):

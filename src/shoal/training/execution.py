@@ -25,6 +25,7 @@ from shoal.training.jobs import job_to_resume
 from shoal.training.loop import Run
 from shoal.training.records import WIDEST
 from shoal.training.stopping import StopRequest
+from shoal.training.summary import results_of
 
 SAME, CLOSE, FAR, DIFFERS, OPEN = "same", "within tolerance", "beyond tolerance", "differs", "not checked"
 ORDER = (SAME, CLOSE, FAR, DIFFERS)  # from good to bad
@@ -163,7 +164,7 @@ class Execution:
 
     def _resumed_elsewhere(self) -> list[str]:
         resumed = self.folder.read_json("provenance.json").get("resumed", [])
-        return [f"resumed after {each['updates']:,} updates with {'; '.join(each['changes'])}" for each in resumed]
+        return [f"resumed after {start['updates']:,} updates with {'; '.join(start['changes'])}" for start in resumed]
 
     def _groups(self) -> np.ndarray:
         """Return groups of members [N, G] that train together, in a random order: all members where they may interact.
@@ -267,7 +268,7 @@ class Execution:
             there = self.curves[name][record]
             yield self._outcome_of(run.records.columns[name][record], there if there.ndim == 0 else there[rows], name)
         if (is_best := self.best_at[rows] == record).any():
-            mine, saved = run.best_policy, self.there.best_policy
+            mine, saved = run.best.policies, self.there.best.policies
             mine = jax.tree.map(lambda x: np.asarray(x)[is_best], mine)
             yield self._outcome_of(mine, jax.tree.map(lambda x: x[rows[is_best]], saved), "the best policies")
         for path, about in self.abouts.items():
@@ -330,7 +331,7 @@ def _wide(leaf: Any) -> np.ndarray:
 
 def _wrong_in_summary(data: Mapping[str, Any], run: Run) -> str:
     """Return the first part of a summary that does not follow from the newest checkpoint of the run; or nothing."""
-    expected = json_ready(run.results())
+    expected = json_ready(results_of(run.plan, run.state, run.records))
     for name, value in expected.items():
         if name not in data or data[name] != value:
             return f"{name} does not follow from the curves"

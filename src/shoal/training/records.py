@@ -35,6 +35,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.columns.get("env_steps", []))
 
+    @property
+    def env_steps(self) -> int:
+        """The environment steps of each member at the newest record; 0 without one."""
+        return int(self.columns["env_steps"][-1]) if len(self) else 0
+
     def append(
         self,
         env_steps: int,

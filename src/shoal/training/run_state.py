@@ -67,25 +67,35 @@ class RunState:
             finished=turnover.finished,
         )
 
+    @property
+    def has_reached(self) -> np.ndarray:
+        """Bool [M]: whether `stop_at` ended the member."""
+        return np.zeros(len(self.best_return), bool) if self.reached is None else self.reached > 0
+
+    def with_reached(self, new: np.ndarray) -> "RunState":
+        """Return the state after `stop_at` ended the members where `new` [M]."""
+        before = np.zeros(len(new), int) if self.reached is None else self.reached
+        return self.replace(reached=np.where(new, self.updates, before))
+
     def arrays(self) -> dict[str, Any]:
         """Return the parts that a checkpoint keeps as arrays."""
         return {"roster": self.roster._asdict(), "selector": self.selector}
 
-    def facts(self) -> dict[str, Any]:
-        """Return all other parts, as data for the JSON of a checkpoint's manifest."""
+    def data(self) -> dict[str, Any]:
+        """Return all other parts, for the JSON of a checkpoint's manifest."""
         parts = {name: getattr(self, name) for name in OF_MANIFEST}
         return {name: json_ready(part) for name, part in parts.items() if part is not None}
 
     def restored(self, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> "RunState":
-        """Return the state in a checkpoint, from the facts in its manifest (`about`) and its arrays.
+        """Return the state in a checkpoint, from its manifest (`about`) and its arrays.
 
-        Facts that older checkpoints lack are those of a run that begins.
+        Parts that older checkpoints lack are those of a run that begins.
         """
-        facts = {name: about[name] for name in OF_MANIFEST if name in about}
-        facts["best_return"] = np.asarray([-np.inf if best is None else best for best in about["best_return"]])
-        if "reached" in facts:
-            facts["reached"] = np.asarray(facts["reached"])
-        return self.replace(roster=self.roster.restored(arrays["roster"]), selector=arrays["selector"], **facts)
+        data = {name: about[name] for name in OF_MANIFEST if name in about}
+        data["best_return"] = np.asarray([-np.inf if best is None else best for best in about["best_return"]])
+        if "reached" in data:
+            data["reached"] = np.asarray(data["reached"])
+        return self.replace(roster=self.roster.restored(arrays["roster"]), selector=arrays["selector"], **data)
 
 
 OF_MANIFEST = [f.name for f in dataclasses.fields(RunState) if f.name not in ("roster", "selector")]
