@@ -350,7 +350,7 @@ class ReplayActorCritic(ReplayAgent):
 
 
 def steps_of(trajectory: Trajectory, carry: Any = None) -> Steps:
-    """What a replay buffer stores of a trajectory. `carry` [E] is that of a recurrent policy before the first step."""
+    """The steps of a trajectory, for a buffer. `carry` [E] is that of a recurrent policy before the first step."""
     return Steps(
         observed=Observed(trajectory.obs, trajectory.mask),
         action=trajectory.action,

@@ -58,11 +58,11 @@ def envs(line: Line) -> None:
     if name in found.envs or name in found.aliases or ":" in name:
         _manual(name)
         return
-    chosen = families.get(name) or [each for each in found.envs if name.lower() in each.lower()]
+    chosen = families.get(name) or [env for env in found.envs if name.lower() in env.lower()]
     if options.family:
-        chosen = [each for each in chosen if each in families[options.family]]
+        chosen = [env for env in chosen if env in families[options.family]]
     elif name != PROBES:
-        chosen = [each for each in chosen if each not in families.get(PROBES, ())] or chosen
+        chosen = [env for env in chosen if env not in families.get(PROBES, ())] or chosen
     if not chosen and not is_filtered:
         _manual(name)  # which raises the error for an unknown name
     rows = _rows(found, chosen, options.actions, options.observations)
@@ -93,7 +93,7 @@ def _rows(found: Index, names: list[str], actions: str | None, observations: str
     """A row for each group of environments that have the wanted actions and observations."""
     rows = []
     for label, members in ranges(names).items():
-        first, last = (found.env_row(each) for each in (members[0], members[-1]))
+        first, last = (found.env_row(member) for member in (members[0], members[-1]))
         if actions and first.action_kind not in ACTIONS[actions]:
             continue
         if observations and first.observation_kind != observations:

@@ -77,7 +77,7 @@ def evolve(line: Line) -> None:
     if not options.agent:
         from shoal.cli.table import table
 
-        rows = [(each.name, each.agent, each.env, each.about) for each in experiments().values()]
+        rows = [(found.name, found.agent, found.env, found.about) for found in experiments().values()]
         print(table(("experiment", "agent", "environment", "about"), rows))
         return
     if line.agent.sweep or line.env.sweep:

@@ -28,7 +28,7 @@ PARTS = {
 def unknown_command(word: str, rest: list[str], commands: Iterable[str]) -> ValueError:
     """The error for a first word that is no command: what it is instead, or the nearest command."""
     commands = [*commands]
-    later = next((each for each in rest if each in commands), None)
+    later = next((later for later in rest if later in commands), None)
     if word.startswith("-") and later:
         return ValueError(
             f"{word} stands before the command: write the command first, as in `shoal {later} ... {word}`."
@@ -119,7 +119,7 @@ def _agents_with(field: str) -> list[str]:
 
     from shoal.core.registry import AGENTS
 
-    return [name for name, entry in AGENTS.items() if field in (each.name for each in dataclasses.fields(entry.cls))]
+    return [name for name, entry in AGENTS.items() if field in (own.name for own in dataclasses.fields(entry.cls))]
 
 
 def missing(parts: str, command: str, example: str) -> str:

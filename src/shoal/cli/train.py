@@ -406,8 +406,8 @@ def _table_of_members(best: list[dict[str, Any]]) -> str:
 
     paths = [*best[0]["hyperparameters"]]
     rows = [
-        [each["member"], each["score"], len(each["lineage"]) - 1, *(each["hyperparameters"][path] for path in paths)]
-        for each in best
+        [row["member"], row["score"], len(row["lineage"]) - 1, *(row["hyperparameters"][path] for path in paths)]
+        for row in best
     ]
     return table(("member", "return", "ancestors", *paths), rows)
 

@@ -96,7 +96,7 @@ def tune(line: Line) -> None:
             raise ValueError(
                 f"{option} is for a new study; --resume continues {options.resume} as it is. Leave it out."
             )
-    for path in (*line.agent.sweep, *(f"env.{each}" for each in line.env.sweep)):
+    for path in (*line.agent.sweep, *(f"env.{path}" for path in line.env.sweep)):
         flag = f"--{path.replace('_', '-')}"
         raise ValueError(f"{flag} has several values: search it instead, as in --search {path}=A|B.")
     env = options.env if options.resume or not options.wrap else env_of(line)
@@ -198,7 +198,7 @@ def _queue(path: str) -> list[dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON file: {error}.") from None
     trials = [trials] if isinstance(trials, dict) else trials
-    if not isinstance(trials, list) or not all(isinstance(each, dict) for each in trials):
+    if not isinstance(trials, list) or not all(isinstance(trial, dict) for trial in trials):
         raise ValueError(f'{path} must hold a list of trials, as in [{{"learning_rate": 1e-3}}].')
     return [
         {path: tuple(value) if isinstance(value, list) else value for path, value in trial.items()} for trial in trials

@@ -41,7 +41,7 @@ class Steps(Struct):
 
 @struct
 class History(Struct):
-    """What a memory reads of B sequences: W rows, from the first burn-in row to the last row that a sample joins."""
+    """The rows that a memory reads of B sequences: W, from the first burn-in row to the last that a sample joins."""
 
     observed: Any  # [W, B]
     is_first: Bool[Array, "W B"]  # whether an episode begins in a row; the first row needs no reset: see `carry`

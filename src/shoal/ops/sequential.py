@@ -42,7 +42,7 @@ Pair = tuple[int, int]
 
 
 class Design(NamedTuple):
-    """What is fixed before a race begins: after how many seeds it looks, the error it may make, and what is small."""
+    """The rules of a race, fixed before it begins: after how many seeds it looks, its error, and what is small."""
 
     looks: tuple[int, ...]
     alpha: float = 0.05
@@ -69,7 +69,7 @@ class Path(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is known of a pair of learners."""
+    """The outcome of the race of a pair of learners, so far."""
 
     outcome: str  # which one has the higher scores, NO_DIFFERENCE, or OPEN
     look: int  # at which it was decided, from 0; NEVER

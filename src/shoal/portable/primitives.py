@@ -405,7 +405,7 @@ def _convolution(w: Writer, form: Form, params: Mapping, images: Value, kernel: 
     images, kernel = w.transpose(images, axes.lhs_spec), w.transpose(kernel, axes.rhs_spec)
     shape = tuple(form.shape[i] for i in axes.out_spec)
     padding = [(max(a, 0), max(b, 0)) for a, b in params["padding"]]
-    if padding != [tuple(each) for each in params["padding"]]:
+    if padding != [tuple(border) for border in params["padding"]]:
         raise Unportable("conv_general_dilated, with a border cut off,")
     result = w.write(
         "convolution",
@@ -508,7 +508,7 @@ def on_parts(rule: Rule) -> Rule:
     def of_pair(w: Writer, form: Form, params: Mapping, *values: Any) -> Pair:
         real = Form(form.shape, np.dtype(np.float32))
         parts = zip(*(_parts(value) for value in values), strict=True)
-        return Pair(*(rule(w, real, params, *each) for each in parts))
+        return Pair(*(rule(w, real, params, *part) for part in parts))
 
     return of_pair
 
@@ -553,7 +553,7 @@ COMPLEX["imag"] = lambda w, form, params, x: _parts(x)[1]
 def _complex_product(w: Writer, form: Form, params: Mapping, x: Any, y: Any) -> Pair:
     real = Form(form.shape, np.dtype(np.float32))
     (a, b), (c, d) = _parts(x), _parts(y)
-    ac, bd, ad, bc = (w.elementwise("mul", real, *each) for each in ((a, c), (b, d), (a, d), (b, c)))
+    ac, bd, ad, bc = (w.elementwise("mul", real, *pair) for pair in ((a, c), (b, d), (a, d), (b, c)))
     return Pair(w.elementwise("sub", real, ac, bd), w.elementwise("add", real, ad, bc))
 
 

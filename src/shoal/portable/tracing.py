@@ -114,7 +114,7 @@ class _Reader:
         if which.is_constant:
             return self._call(branches[min(max(int(which.data), 0), len(branches) - 1)], arguments)
         results = [self._call(branch, arguments) for branch in branches]
-        return [self.writer.choice(which, each) for each in zip(*results, strict=True)]
+        return [self.writer.choice(which, cases) for cases in zip(*results, strict=True)]
 
     def _scan(self, equation: Any, values: list[Any]) -> list[Any]:
         # Counted by shapes: releases of JAX differ in how the parameters of a scan say what is what.
@@ -141,7 +141,7 @@ class _Reader:
             rows.append(stacked)
         if order.step < 0:
             rows.reverse()
-        return [*carry, *(self.writer.stacked(each) for each in zip(*rows, strict=True))]
+        return [*carry, *(self.writer.stacked(column) for column in zip(*rows, strict=True))]
 
     def _loop(self, params: Mapping[str, Any], outer: list, carry: list, arrays: list) -> list[Any]:
         inside = [Value(value.shape, value.dtype) for value in carry]

@@ -60,7 +60,7 @@ ASSUMPTION = (
 
 
 class PairResult(NamedTuple):
-    """What a race knows of two contestants."""
+    """The comparison of two contestants of a race."""
 
     first: str
     second: str
@@ -94,7 +94,7 @@ class RaceResult:
 
     @property
     def pairs(self) -> list[PairResult]:
-        """What is known of every pair of contestants."""
+        """The result of every pair of contestants."""
         return [PairResult(**_numbers(row)) for row in self._content["pairs"]]
 
     @property

@@ -38,7 +38,7 @@ class Suite(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells suites apart: the path of its file, or the name of one that comes with shoal."""
+        """A text that no other suite has: the path of its file, or the name of one that comes with shoal."""
         return str(self.file.resolve()) if self.file else self.name
 
     def wrapped(self, wrap: Callable[[str], str | Env]) -> "Suite":

@@ -146,7 +146,7 @@ def kept_times() -> dict[str, SuiteTime]:
 def keep_time(name: str, found: SuiteTime) -> None:
     """Keep the measurement of a suite on this machine."""
     times = {**kept_times(), name: found}
-    text = json.dumps({each: kept._asdict() for each, kept in times.items()}, indent=1)
+    text = json.dumps({suite: taken._asdict() for suite, taken in times.items()}, indent=1)
     _file().parent.mkdir(parents=True, exist_ok=True)
     replace(_file(), lambda path: path.write_text(text + "\n"))
 

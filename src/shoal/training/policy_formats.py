@@ -216,5 +216,5 @@ def _signature(interface: Interface) -> dict[str, Any]:
 
     inputs = [described(name, x) for name, x in _inputs(interface).items()]
     results = [interface.action, *interface.carry]
-    outputs = [described(*each) for each in zip(_output_names(interface), results, strict=True)]
+    outputs = [described(name, x) for name, x in zip(_output_names(interface), results, strict=True)]
     return {"inputs": inputs, "outputs": outputs}

@@ -104,7 +104,7 @@ def profile_chart(found: Comparison, names: Sequence[str]) -> Chart:
 def efficiency_chart(found: Comparison, names: Sequence[str]) -> Chart:
     """Return the chart of the interquartile mean over environments and seeds against steps."""
     steps = [env.steps for env in found.environments]
-    is_same = all(np.array_equal(each, steps[0]) for each in steps)
+    is_same = all(np.array_equal(env_steps, steps[0]) for env_steps in steps)
     x = steps[0] if is_same else steps[0] / steps[0][-1]
     label = "environment steps" if is_same else "share of the steps in each environment"
     marks = _bands(x, found.efficiency, names)
