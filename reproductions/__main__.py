@@ -10,7 +10,7 @@ from typing import Any
 import shoal
 from reproductions import COMMAND
 from shoal.cli import terminal
-from shoal.cli.parser import Parser, Split
+from shoal.cli.parser import Parser, RawLine
 from shoal.core.errors import printable
 from shoal.training import host
 from shoal.training.stopping import Stopped
@@ -59,12 +59,12 @@ def measure(words: list[str]) -> None:
       python -m reproductions --resume runs/reproduce-doors
     """
     parser = command_parser()
-    split = parser.split(words)
-    if split.wants_help:
+    raw = parser.start(words)
+    if raw.wants_help:
         print(parser.format_help())
         return
-    _explain_flags(split)
-    options = parser.finish(split).options
+    _explain_flags(raw)
+    options = parser.finish(raw).options
     if "jax" not in sys.modules:  # in tests it runs already
         host.prepare(cache=not options.no_cache)
         host.check_platform()
@@ -122,15 +122,15 @@ def command_parser() -> Parser:
     return parser
 
 
-def _explain_flags(split: Split) -> None:
+def _explain_flags(raw: RawLine) -> None:
     """Raise ValueError for an unknown flag that means `--only` or a size. The parser refuses all others."""
-    for option, text in split.others.items():
+    for option, text in raw.others.items():
         name = option.removeprefix("--").replace("-", "_")
         if name in ("part", "parts"):
             raise ValueError(f"unknown flag {option}. Did you mean --only?")
         from reproductions.reproduction import reproductions
 
-        found = reproductions().get(split.options.what)
+        found = reproductions().get(raw.options.what)
         owners = [part.name for part in found.parts if name in part.here] if found else []
         if owners:
             write = " or ".join(f"--size {owner}.{name}={text or 'VALUE'}" for owner in owners)
@@ -139,7 +139,7 @@ def _explain_flags(split: Split) -> None:
 
 def _changed(parser: Parser, options: Any, allowed: tuple[str, ...]) -> list[str]:
     """The options that differ from their default, without the allowed ones."""
-    usual = vars(parser.split([]).options)
+    usual = vars(parser.start([]).options)
     return [name for name, value in vars(options).items() if value != usual[name] and name not in allowed]
 
 

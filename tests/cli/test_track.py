@@ -27,7 +27,7 @@ TRAIN = ("train", "ppo", "CartPole-v1", *FLAGS)
 
 def read(*words):
     """What the tracking options of a command line ask for."""
-    return tracking_in(COMMANDS["train"].parser("train").split([*words]).options)
+    return tracking_in(COMMANDS["train"].parser("train").start([*words]).options)
 
 
 def test_options_become_a_value():

@@ -13,7 +13,7 @@ from shoal.cli.tune import _queue, _reader, _search, read_space_file, report, tu
 
 def line_of(*words):
     parser = tune_parser()
-    return parser.finish(parser.split(list(words)))
+    return parser.finish(parser.start(list(words)))
 
 
 def test_search_reads_ranges_and_values_of_any_field():

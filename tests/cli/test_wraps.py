@@ -17,7 +17,7 @@ from tiny import FLAGS
 def read(*words):
     """The command line as parsed by `shoal train`."""
     parser = train_parser()
-    return parser.finish(parser.split(["ppo", *words]))
+    return parser.finish(parser.start(["ppo", *words]))
 
 
 def test_wrappers_are_nested_in_the_order_of_the_command_line():
@@ -67,7 +67,7 @@ def test_play_uses_the_wrappers_and_the_keys_of_a_level():
 
     parser = play_parser()
     words = ["MiniGrid-Empty-5x5-v0", *WRAPS, "--env.max-steps", "9"]
-    env = _environment(parser.finish(parser.split(words)))
+    env = _environment(parser.finish(parser.start(words)))
     assert env.max_steps == 9 and type(env.env.env).__name__ == "Empty"
     assert Game(env, 0).keys == LEVEL_KEYS
 

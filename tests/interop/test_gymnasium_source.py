@@ -12,7 +12,7 @@ from shoal.core.errors import CheckError, UnknownNameError
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
-from shoal.interop.sources.gymnasium import GymnasiumEnv, facts_of
+from shoal.interop.sources.gymnasium import GymnasiumEnv, properties_of
 from shoal.training.host_evaluation import record_on_host
 from tiny import SILENT
 
@@ -218,7 +218,7 @@ def registered():
     yield register
     for each in ids:
         gymnasium.registry.pop(each)
-    facts_of.cache_clear()
+    properties_of.cache_clear()
 
 
 @pytest.mark.parametrize("kind", STRANGE)

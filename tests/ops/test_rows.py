@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from shoal.ops.rows import allowed, best_of, choose, mean_of, mean_where_best, one_of, pick, sum_of, with_change
+from shoal.ops.rows import allowed, best_of, epsilon_greedy, mean_of, mean_where_best, one_of, pick, sum_of, with_change
 
 LOTS = (jnp.arange(1200, dtype=jnp.float32) + 0.5) / 1200
 LAST = jnp.float32(1 - 2**-24)  # the largest that a uniform draw of 24 bits gives
@@ -16,7 +16,7 @@ def row(*values):
 
 
 def counts(values, explores):
-    chosen = jax.vmap(lambda lot: choose(values, jnp.bool_(explores), lot))(LOTS)
+    chosen = jax.vmap(lambda lot: epsilon_greedy(values, jnp.bool_(explores), lot))(LOTS)
     return np.bincount(chosen, minlength=len(values)).tolist()
 
 
@@ -37,12 +37,12 @@ def test_actions_that_are_not_allowed_are_never_chosen():
 @pytest.mark.parametrize("actions", range(1, 40))
 def test_the_largest_random_number_selects_the_last_action_and_0_the_first(actions):
     values = row(*[0] * actions)
-    assert choose(values, jnp.bool_(False), LAST) == actions - 1
-    assert choose(values, jnp.bool_(False), jnp.float32(0)) == 0
+    assert epsilon_greedy(values, jnp.bool_(False), LAST) == actions - 1
+    assert epsilon_greedy(values, jnp.bool_(False), jnp.float32(0)) == 0
 
 
 def test_non_finite_values_select_a_valid_action():
-    assert 0 <= choose(row(np.nan, np.nan), jnp.bool_(False), jnp.float32(0.5)) <= 1
+    assert 0 <= epsilon_greedy(row(np.nan, np.nan), jnp.bool_(False), jnp.float32(0.5)) <= 1
 
 
 def test_means_ignore_forbidden_actions():

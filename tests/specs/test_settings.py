@@ -22,7 +22,7 @@ from shoal.specs.settings import (
     join,
     populate,
     replaced,
-    split,
+    separate,
 )
 
 PLAIN = AgentEnv(PPO(), CartPole())
@@ -31,9 +31,9 @@ NESTED = AgentEnv(PPO(network=MLP((8,), "relu")), TimeLimit(FrameStack(CartPole(
 
 def test_paths_of_agent_and_environment_are_distinguished():
     values = {"learning_rate": 1e-3, "env.gravity": 5.0, "env.env.length": 0.5}
-    assert split(values) == ({"learning_rate": 1e-3}, {"gravity": 5.0, "env.length": 0.5})
-    assert join(*split(values)) == values
-    assert split({"environment": 1}) == ({"environment": 1}, {})
+    assert separate(values) == ({"learning_rate": 1e-3}, {"gravity": 5.0, "env.length": 0.5})
+    assert join(*separate(values)) == values
+    assert separate({"environment": 1}) == ({"environment": 1}, {})
 
 
 def test_a_value_is_put_where_its_path_leads():

@@ -167,7 +167,7 @@ def test_a_process_on_a_node_uses_its_cores_and_the_processor(tmp_path, monkeypa
     show = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['JAX_PLATFORMS'])"
     assert process.start(command(show), str(tmp_path / "w0"), str(proof), str(tmp_path), {}, range(1), 0) == ""
     process.process.wait()
-    assert process.look() == ([f"{sorted(os.sched_getaffinity(0))[:1]} cpu"], 0)
+    assert process.news() == ([f"{sorted(os.sched_getaffinity(0))[:1]} cpu"], 0)
 
 
 def test_what_cannot_work_is_refused(tmp_path, monkeypatch):

@@ -474,8 +474,8 @@ def test_a_worker_whose_name_was_taken_stops(study):
 
 def test_time_in_which_nobody_looked_does_not_count_as_standing_still():
     still = UnchangedTimer(longest=2.0)
-    assert [still.look("w0", 1, now) for now in (0.0, 1.0, 100.0, 101.0)] == [0.0, 1.0, 3.0, 4.0]
-    assert still.look("w0", 2, 102.0) == 0.0
+    assert [still.unchanged("w0", 1, now) for now in (0.0, 1.0, 100.0, 101.0)] == [0.0, 1.0, 3.0, 4.0]
+    assert still.unchanged("w0", 2, 102.0) == 0.0
 
 
 def test_nothing_but_the_heartbeat_grows_while_a_worker_waits(journal, tmp_path):

@@ -26,7 +26,7 @@ from shoal.training.jobs import Job
 from shoal.training.loop import Run
 from shoal.training.plan import make_plan
 from shoal.training.processes import Group, Peer, read_address
-from shoal.training.sharing import RemoteResult, check_same_run, leading, run_follower, share, spans
+from shoal.training.sharing import RemoteResult, check_same_run, leading, run_follower, share, shares
 from shoal.training.stopping import Stopped
 from stops import Request, assert_stopped_within_a_record
 from tiny import FIELDS
@@ -201,7 +201,7 @@ def test_a_share_may_have_blocks_and_waves(where, train, monkeypatch):
 
 
 def test_slots_are_shared_evenly():
-    assert [(s.start, s.stop) for s in spans(7, 3)] == [(0, 2), (2, 4), (4, 7)]
+    assert [(s.start, s.stop) for s in shares(7, 3)] == [(0, 2), (2, 4), (4, 7)]
 
 
 def test_a_share_has_waves_that_are_no_larger_than_those_of_the_whole_run():

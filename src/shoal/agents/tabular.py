@@ -29,7 +29,7 @@ from shoal.ops.rows import (
     Scalar,
     allowed,
     best_of,
-    choose,
+    epsilon_greedy,
     mean_of,
     mean_where_best,
     one_of,
@@ -195,7 +195,7 @@ class QTable(Agent):
             q=jnp.full(self._shape, self.initial_value, jnp.float32),
             visits=jnp.zeros(self._shape, jnp.float32) if self.count_visits else None,
             env_states=env_states,
-            action=choose(equal, noise.explores, noise.uniform),
+            action=epsilon_greedy(equal, noise.explores, noise.uniform),
             snapshots=jnp.full(snapshots, self.initial_value, jnp.float32) if self.snapshots else None,
         )
 
@@ -206,7 +206,7 @@ class QTable(Agent):
         obs_index, mask = self._observe(env, env_states.state)
         noise = jax.tree.map(lambda x: x[0], self._action_noise(k_action, state.age, 1))
         rows = self._rows(state.q.ravel(), obs_index)
-        action = choose(allowed(sum_of(rows), mask), noise.explores, noise.uniform)
+        action = epsilon_greedy(allowed(sum_of(rows), mask), noise.explores, noise.uniform)
         return state.replace(env_states=env_states, action=action)
 
     def update(self, state: QTableState, env: Env, clock: Int[Array, ""]) -> tuple[QTableState, Metrics]:
@@ -231,10 +231,10 @@ class QTable(Agent):
         policy = self._policy(state)
         row = allowed(list(policy.q[index_of(self.observation_space, obs)]), mask)
         if greedy:
-            action = choose(row, jnp.bool_(False), jnp.float32(0))
+            action = epsilon_greedy(row, jnp.bool_(False), jnp.float32(0))
         else:
             k_explore, k_choose = jax.random.split(key)
-            action = choose(row, jax.random.uniform(k_explore) < policy.epsilon, jax.random.uniform(k_choose))
+            action = epsilon_greedy(row, jax.random.uniform(k_explore) < policy.epsilon, jax.random.uniform(k_choose))
         return action.astype(self.action_space.dtype), carry
 
     def value(self, state: QTableState | QTablePolicy, obs: Any) -> Float[Array, "..."]:
@@ -294,7 +294,7 @@ class QTable(Agent):
         # SARSA chooses the next action with the old values, because the target contains that action's Q-value. The
         # other rules choose it with the new values.
         choosing_rows = rows if self.rule == "sarsa" else self._with_new_value(rows, obs_index, loop.entry, new_value)
-        action = choose(allowed(sum_of(choosing_rows), mask), action_noise.explores, action_noise.uniform)
+        action = epsilon_greedy(allowed(sum_of(choosing_rows), mask), action_noise.explores, action_noise.uniform)
         entry = self._entry(_table(action_noise.second_table), obs_index, action)
         loop = LoopState(
             q=q,
@@ -333,7 +333,7 @@ class QTable(Agent):
             rows = self._rows(q, obs_index)
         row = allowed(one_of(rows, second_table), mask)
         if self.rule == "sarsa":
-            return pick(row, choose(row, noise.explores, noise.uniform))
+            return pick(row, epsilon_greedy(row, noise.explores, noise.uniform))
         if self.rule == "expected-sarsa":
             return (1 - noise.epsilon) * best_of(row) + noise.epsilon * mean_of(row)
         if self.rule == "double-q":

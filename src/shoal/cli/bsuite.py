@@ -90,7 +90,7 @@ def _named(options: argparse.Namespace) -> Named:
 
 def _check_alone(line: Line) -> None:
     """Raise ValueError if options beside `--resume` would change the run."""
-    usual = vars(bsuite_parser().split([]).options)
+    usual = vars(bsuite_parser().start([]).options)
     also = [name for name, value in vars(line.options).items() if value != usual[name] and name not in MAY_CHANGE]
     if also:
         raise ValueError(

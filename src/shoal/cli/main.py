@@ -18,7 +18,7 @@ from shoal.core.errors import CheckError, UntrustedError, printable
 from shoal.training.stopping import Stopped
 
 if TYPE_CHECKING:
-    from shoal.cli.parser import Parser, Split
+    from shoal.cli.parser import Parser, RawLine
 
 
 class Command(NamedTuple):
@@ -144,27 +144,27 @@ def _dispatch(words: list[str]) -> int:
     check_address_limit()
     command = COMMANDS[name]
     parser = command.parser(name)
-    split = parser.split(words)
-    if split.wants_help and not split.names and not getattr(split.options, "preset", None):
+    raw = parser.start(words)
+    if raw.wants_help and not raw.names and not getattr(raw.options, "preset", None):
         print(parser.format_help())
         return 0
-    distributed = _distributed(split)
+    distributed = _distributed(raw)
     if distributed.startswith("local:"):
         from shoal.cli.local import start_local
 
         return start_local(distributed, [name, *words])
     if command.starts_jax:
-        _prepare(name, split)
-    if split.wants_help:
-        print(parser.help_for(split))
+        _prepare(name, raw)
+    if raw.wants_help:
+        print(parser.help_for(raw))
         return 0
-    return getattr(command.load(), command.function)(parser.finish(split)) or 0
+    return getattr(command.load(), command.function)(parser.finish(raw)) or 0
 
 
-def _prepare(name: str, split: "Split") -> None:
+def _prepare(name: str, raw: "RawLine") -> None:
     """Set threads, cache and platform before JAX starts. Do nothing if JAX was imported already, as in tests."""
-    options = split.options
-    distributed = _distributed(split)
+    options = raw.options
+    distributed = _distributed(raw)
     if "jax" in sys.modules and not distributed:
         return
     from shoal.training.host import SMALL_LOOP, STEPPING_LOOP, check_platform, prepare
@@ -181,11 +181,11 @@ def _prepare(name: str, split: "Split") -> None:
     check_platform()
 
 
-def _distributed(split: "Split") -> str:
+def _distributed(raw: "RawLine") -> str:
     """The value of `--distributed`; empty without it, and where nothing is trained."""
-    if split.wants_help or getattr(split.options, "dry_run", False):
+    if raw.wants_help or getattr(raw.options, "dry_run", False):
         return ""
-    return getattr(split.options, "distributed", None) or ""
+    return getattr(raw.options, "distributed", None) or ""
 
 
 def _help() -> str:

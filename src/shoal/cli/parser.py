@@ -1,6 +1,6 @@
 """One parser for all commands: a command's own options, and a flag for every field of its agent and environment.
 
-A line is parsed in two steps, because the names of agent and environment on the line decide which fields exist. `split`
+A line is parsed in two steps, because the names of agent and environment on the line decide which fields exist. `start`
 separates the command's own options (argparse parses those; no JAX is needed) from all other flags. `finish` looks up
 the named agent and environment and parses the other flags as their fields. This module adds what argparse lacks: the
 nearest names for an unknown flag, one line for a mistake, comma-separated lists as sweeps, and an error for a flag that
@@ -62,7 +62,7 @@ class Line(NamedTuple):
     named: Mapping[str, Any] = MappingProxyType({})  # the agent and environment of the line: see `Named`
 
 
-class Split(NamedTuple):
+class RawLine(NamedTuple):
     """A command line after the first step: the command's own options, and all other flags with their texts."""
 
     options: argparse.Namespace
@@ -131,7 +131,7 @@ class Parser(argparse.ArgumentParser):
             example = (self.epilog or "").partition("\n")[2].strip().partition("\n")[0].partition("   ")[0]
             raise ValueError(hints.missing(parts[1], self.prog.removeprefix("shoal "), example))
         found = BAD_VALUE.fullmatch(message)
-        action = next((each for each in self._actions if found and found[1] == _name_of(each)), None)
+        action = next((action for action in self._actions if found and found[1] == _name_of(action)), None)
         if found is None or action is None:
             raise ValueError(f"{message[:1].lower()}{message[1:].rstrip('.')}. `{self.prog} --help` lists all options.")
         if choices := CHOICES.fullmatch(found[2]):
@@ -139,7 +139,7 @@ class Parser(argparse.ArgumentParser):
             raise ValueError(f"{found[1]} {choices[1]} is unknown: choose {hints.listed(known)}.")
         raise ValueError(hints.bad_value(found[1], action, found[2]))
 
-    def split(self, words: list[str]) -> Split:
+    def start(self, words: list[str]) -> RawLine:
         """Separate the command's own options from other flags, and parse them. Raises ValueError for a mistake."""
         own: dict[str, list[str]] = {}
         others: dict[str, str | None] = {}
@@ -157,22 +157,22 @@ class Parser(argparse.ArgumentParser):
             else:
                 flag = self._take(word, left, own, others)
         if wants_help:
-            return Split(self._read_or_default(own, positional), others, True, positional)
-        return Split(self._read(own, positional, before), others, False, positional)
+            return RawLine(self._read_or_default(own, positional), others, True, positional)
+        return RawLine(self._read(own, positional, before), others, False, positional)
 
-    def finish(self, split: Split) -> Line:
+    def finish(self, raw: RawLine) -> Line:
         """Look up the named agent and environment, and parse the other flags as their fields.
 
         Raises ValueError for a flag that is no field of them, or whose value is wrong.
         """
-        named = dict(self.named(split.options)) if self.named else {}
+        named = dict(self.named(raw.options)) if self.named else {}
         flags = {kind: self.flags(kind, what) for kind, what in named.items() if what != ""}
         found = {kind: FieldValues({}, {}) for kind in ("agent", "env", "selector")}
-        for option, text in split.others.items():
+        for option, text in raw.others.items():
             kind = next((kind for kind in ("env", "selector") if option.startswith(f"--{kind}.")), "agent")
             flag = next((flag for flag in flags.get(kind, []) if flag.option == option), None)
             if flag is None:
-                raise self._unknown(option, kind, split, named, flags)
+                raise self._unknown(option, kind, raw, named, flags)
             values = read_values(flag, text)
             if kind == "selector" and len(values) > 1:
                 raise ValueError(f"{option} {text}: a run has one selector, so its fields take one value each.")
@@ -180,7 +180,7 @@ class Parser(argparse.ArgumentParser):
                 found[kind].fixed[flag.name] = values[0]
             else:
                 found[kind].sweep[flag.name] = values
-        return Line(split.options, **found, named=named)
+        return Line(raw.options, **found, named=named)
 
     def flags(self, kind: str, what: Any) -> list[Flag]:
         """The flags of an agent, environment or selector, by name or as a value, without the command's own options."""
@@ -194,10 +194,10 @@ class Parser(argparse.ArgumentParser):
             found = flags_of_value(what, prefix)
         return [f for f in found if f.option not in self._option_string_actions and f.name not in self.without]
 
-    def help_for(self, split: Split) -> str:
+    def help_for(self, raw: RawLine) -> str:
         """The help text, including the fields of the named agent and environment, with the values of their preset."""
-        named = self.named(split.options) if self.named else {}
-        preset = _preset(named, split.options)
+        named = self.named(raw.options) if self.named else {}
+        preset = _preset(named, raw.options)
         for kind, what in named.items():
             if what != "":
                 name = what if isinstance(what, str) else _in_words(what)
@@ -254,7 +254,7 @@ class Parser(argparse.ArgumentParser):
             return argparse.Namespace(**{action.dest: action.default for action in self._actions})
 
     def _unknown(
-        self, option: str, kind: str, split: Split, named: Named, flags: Mapping[str, list[Flag]]
+        self, option: str, kind: str, raw: RawLine, named: Named, flags: Mapping[str, list[Flag]]
     ) -> ValueError:
         if kind == "selector" and not named.get(kind):
             return ValueError(
@@ -263,9 +263,9 @@ class Parser(argparse.ArgumentParser):
         if named.get(kind) == "" and option.lstrip("-") not in OTHER_FLAGS:
             what = "an environment" if kind == "env" else "an agent"
             return ValueError(f"{option} is not an option of {self.prog}; name {what} first if it is a field of one.")
-        known = {each: None for each in self._option_string_actions if each.startswith("--")}
+        known = {own: None for own in self._option_string_actions if own.startswith("--")}
         known |= {flag.option: flag.default for found in flags.values() for flag in found}
-        where = f"{self.prog} {' '.join(split.names)}".strip()
+        where = f"{self.prog} {' '.join(raw.names)}".strip()
         agent = named.get("agent", "")
         agent = agent if isinstance(agent, str) else type(agent).__name__
         return hints.unknown_flag(option, known, self.prog, where, agent)
@@ -331,11 +331,11 @@ def flags_of_value(value: Any, prefix: str = "") -> list[Flag]:
     from shoal.core.schedules import Scheduled
     from shoal.specs.settings import hyperparameters_of
 
-    def default(found: Any) -> Any:
-        return found.field.default if isinstance(found.value, Scheduled) else python_number(found.value)
+    def default(content: Any) -> Any:
+        return content.field.default if isinstance(content.value, Scheduled) else python_number(content.value)
 
     found = hyperparameters_of(value).items()
-    flags = (_flag(prefix, path, each.field, default(each), each.static) for path, each in found)
+    flags = (_flag(prefix, path, content.field, default(content), content.static) for path, content in found)
     return [flag for flag in flags if flag is not None]
 
 

@@ -56,7 +56,7 @@ class Atlas(NamedTuple):
     number: UInt16[np.ndarray, "8192"]
 
 
-class Look(NamedTuple):
+class CellStyle(NamedTuple):
     """The drawn properties of a cell. Lava and empty cells have no color, and only doors have a state."""
 
     name: str
@@ -67,12 +67,12 @@ class Look(NamedTuple):
 @lru_cache(maxsize=8)
 def atlas(size: int) -> Atlas:
     """The atlas of tiles of `size` x `size` pixels. Codes that look the same share a tile."""
-    numbers: dict[tuple[Look, int, bool], int] = {}
+    numbers: dict[tuple[CellStyle, int, bool], int] = {}
     drawn = []
     codes = np.zeros(CODES, np.uint16)
     for code in range(CODES):
         agent, highlight = code >> AGENT_SHIFT & 7, bool(code >> HIGHLIGHT_SHIFT)
-        what = _look(code & LOOKS_BITS), min(agent, 4), highlight
+        what = _style(code & LOOKS_BITS), min(agent, 4), highlight
         if what not in numbers:
             numbers[what] = len(drawn)
             drawn.append(tile(*what, size))
@@ -80,9 +80,9 @@ def atlas(size: int) -> Atlas:
     return Atlas(np.stack(drawn), codes)
 
 
-def tile(look: Look, agent: int, highlight: bool, size: int) -> UInt8[np.ndarray, "size size 3"]:
+def tile(style: CellStyle, agent: int, highlight: bool, size: int) -> UInt8[np.ndarray, "size size 3"]:
     """Draw one tile. `agent` is 0 if there is no agent in the cell, otherwise the agent's direction plus 1."""
-    fine = _drawn(look, size)
+    fine = _drawn(style, size)
     if agent:
         fine = np.where(_agent(agent - 1, size)[..., None], _bytes(PAINTS["red"]), fine)
     if highlight:
@@ -91,10 +91,10 @@ def tile(look: Look, agent: int, highlight: bool, size: int) -> UInt8[np.ndarray
 
 
 @lru_cache(maxsize=64)
-def _drawn(look: Look, size: int) -> UInt8[np.ndarray, "n n 3"]:
+def _drawn(style: CellStyle, size: int) -> UInt8[np.ndarray, "n n 3"]:
     x, y = _points(size)
     fine = np.zeros((*x.shape, 3), np.uint8)
-    for shape, paint in (*_lines(), *_strokes(look)):
+    for shape, paint in (*_lines(), *_strokes(style)):
         fine[shape(x, y)] = _bytes(paint)
     return fine
 
@@ -115,13 +115,13 @@ def _bytes(paint: Paint) -> UInt8[np.ndarray, "3"]:
     return np.asarray(paint).astype(np.uint8)
 
 
-def _look(cell: int) -> Look:
+def _style(cell: int) -> CellStyle:
     name = OBJECTS[min(cell & int(OBJECT_BITS), len(OBJECTS) - 1)]
     color = COLORS[(cell >> int(COLOR_SHIFT) & int(COLOR_BITS)) % len(COLORS)]
     state = STATES[(cell >> int(STATE_SHIFT) & int(STATE_BITS)) % len(STATES)]
     if name in ("unseen", "empty", "agent", "lava"):
-        return Look("empty" if name != "lava" else name)
-    return Look(name, color, state if name == "door" else "open")
+        return CellStyle("empty" if name != "lava" else name)
+    return CellStyle(name, color, state if name == "door" else "open")
 
 
 # The strokes of each object.
@@ -131,21 +131,21 @@ def _lines() -> list[Stroke]:
     return [(_rectangle(0, LINE, 0, 1), PAINTS["grey"]), (_rectangle(0, 1, 0, LINE), PAINTS["grey"])]
 
 
-def _strokes(look: Look) -> list[Stroke]:
-    paint = PAINTS[look.color]
-    if look.name == "empty":
+def _strokes(style: CellStyle) -> list[Stroke]:
+    paint = PAINTS[style.color]
+    if style.name == "empty":
         return []
-    if look.name == "door":
-        return _door(paint, look.state)
-    if look.name == "lava":
+    if style.name == "door":
+        return _door(paint, style.state)
+    if style.name == "lava":
         return [(_whole, LAVA_ORANGE), *_waves()]
-    if look.name == "floor":
+    if style.name == "floor":
         return [(_rectangle(LINE, 1, LINE, 1), _dimmed(paint, 0.5))]
-    if look.name == "key":
+    if style.name == "key":
         return _key(paint)
-    if look.name == "ball":
+    if style.name == "ball":
         return [(_disk(0.5, 0.5, 0.31), paint)]
-    if look.name == "box":
+    if style.name == "box":
         return _box(paint)
     return [(_whole, paint)]  # walls and goals
 

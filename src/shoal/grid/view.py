@@ -47,8 +47,8 @@ def partial_view(
     The agent is in the middle of the last row and looks up. Its own cell shows the object that it carries. Cells
     outside the grid are walls; cells that it cannot see are zeros.
     """
-    look = visible_cells(size, see_through_walls, current().envs_last_views)
-    return channels(look(grid, x, y, direction, carrying))
+    cells_of = visible_cells(size, see_through_walls, current().envs_last_views)
+    return channels(cells_of(grid, x, y, direction, carrying))
 
 
 def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
@@ -61,7 +61,7 @@ def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
 def visible_cells(size: int, see_through_walls: bool, envs_last: bool) -> Callable[..., UInt16[Array, "V V"]]:
     """A function (grid, x, y, direction, carrying) -> packed cells of the view, 0 where the agent cannot see."""
 
-    def look(grid, x, y, direction, carrying):
+    def cells_of(grid, x, y, direction, carrying):
         cells = _square(grid, x, y, direction, size)
         if not see_through_walls:
             cells = jnp.where(visible(is_transparent(cells)), cells, UNSEEN)
@@ -70,8 +70,8 @@ def visible_cells(size: int, see_through_walls: bool, envs_last: bool) -> Callab
         return jnp.where(own_cell, carrying[None, None], cells)
 
     if not envs_last:
-        return look
-    batched = custom_vmap(look)
+        return cells_of
+    batched = custom_vmap(cells_of)
 
     @batched.def_vmap
     def batch_last(axis_size, is_batched, *inputs):
@@ -79,7 +79,7 @@ def visible_cells(size: int, see_through_walls: bool, envs_last: bool) -> Callab
             x if has_axis else jnp.broadcast_to(x, (axis_size, *x.shape))
             for x, has_axis in zip(inputs, is_batched, strict=True)
         )
-        return jnp.moveaxis(look(*full), -1, 0), True
+        return jnp.moveaxis(cells_of(*full), -1, 0), True
 
     return batched
 

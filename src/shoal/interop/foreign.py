@@ -24,8 +24,8 @@ from shoal.core.spaces import Box, Dict, Space, Tuple
 from shoal.core.struct import Number, static, static_fields, struct
 
 
-class Facts(NamedTuple):
-    """The parts of another library's environment that follow from its static options."""
+class LibraryEnv(NamedTuple):
+    """An environment of another library with some static options, and what follows from them."""
 
     env: Any  # the environment of the library
     observation_space: Space
@@ -64,11 +64,11 @@ class ForeignEnv(Env):
 
     def __post_init__(self) -> None:
         if self.max_steps is None:
-            object.__setattr__(self, "max_steps", self.facts.limit)
+            object.__setattr__(self, "max_steps", self.library.limit)
 
     @classmethod
     @abc.abstractmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Make the library's environment with these values of the static fields, and describe it."""
 
     @abc.abstractmethod
@@ -80,19 +80,19 @@ class ForeignEnv(Env):
         """Take one step with the library's function, without a reset. `key` is the noise; it is consumed."""
 
     @property
-    def facts(self) -> Facts:
+    def library(self) -> LibraryEnv:
         """The library's environment and its spaces. They are computed once for each choice of static fields."""
-        return _facts(type(self), tuple((name, getattr(self, name)) for name in static_fields(type(self))))
+        return _library(type(self), tuple((name, getattr(self, name)) for name in static_fields(type(self))))
 
     @property
     def observation_space(self) -> Space:
         """The space of observations, with the shapes and dtypes that they really have."""
-        return self.facts.observation_space
+        return self.library.observation_space
 
     @property
     def action_space(self) -> Space:
         """The space of actions. Its bounds are those of the default constants."""
-        return self.facts.action_space
+        return self.library.action_space
 
     def init(self, key: Key) -> ForeignState:
         """Begin an episode."""
@@ -216,9 +216,9 @@ def unbounded(like: Any) -> Space:
 
 
 @lru_cache(maxsize=256)
-def _facts(cls: type[ForeignEnv], options: tuple) -> Facts:
+def _library(cls: type[ForeignEnv], options: tuple) -> LibraryEnv:
     with jax.ensure_compile_time_eval():
-        return cls.look(dict(options))
+        return cls.make_library_env(dict(options))
 
 
 def _strong(tree: Any) -> Any:

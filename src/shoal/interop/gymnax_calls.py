@@ -12,7 +12,7 @@ from shoal.core.env import MAX_TIME
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Dict, Discrete, Space, Tuple
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, Outcome, box, declare, plain_numbers, plain_options, unbounded
+from shoal.interop.foreign import ForeignEnv, LibraryEnv, Outcome, box, declare, plain_numbers, plain_options, unbounded
 
 
 @struct
@@ -28,11 +28,11 @@ class ParamsEnv(ForeignEnv):
     params: ClassVar[tuple[str, ...]] = ()  # the fields that are parameters
 
     @classmethod
-    def describe(cls, env: Any) -> Facts:
-        """The facts of an environment. Its reset is traced for the real shapes and dtypes of observations."""
+    def describe(cls, env: Any) -> LibraryEnv:
+        """Describe an environment. Its reset is traced for the real shapes and dtypes of observations."""
         params = env.default_params
         obs, _ = jax.eval_shape(env.reset_env, make_key(0), params)
-        return Facts(
+        return LibraryEnv(
             env,
             space_of(env.observation_space(params), f"the observation space of {cls.name}", obs),
             space_of(env.action_space(params), f"the action space of {cls.name}"),
@@ -42,12 +42,12 @@ class ParamsEnv(ForeignEnv):
 
     def begin(self, key: Key) -> tuple[Any, Any]:
         """Call `reset_env`."""
-        obs, inner = self.facts.env.reset_env(key, self._params())
+        obs, inner = self.library.env.reset_env(key, self._params())
         return inner, obs
 
     def proceed(self, inner: Any, action: Any, key: Key | None) -> Outcome:
         """Call `step_env`."""
-        obs, inner, reward, terminated, _ = self.facts.env.step_env(key, inner, action, self._params())
+        obs, inner, reward, terminated, _ = self.library.env.step_env(key, inner, action, self._params())
         return Outcome(inner, obs, reward, terminated)
 
     def _params(self) -> Any:
@@ -57,7 +57,7 @@ class ParamsEnv(ForeignEnv):
             values[self.limit_name] = MAX_TIME  # never reached: only `max_steps` ends an episode by time
         else:
             values[self.limit_name] = self.max_steps  # some observations depend on it
-        return self.facts.params.replace(**values)
+        return self.library.params.replace(**values)
 
 
 def declare_with_params(

@@ -19,7 +19,7 @@ WORD = 4  # bytes
 LEAF = jax.tree.structure(0)  # of one array
 
 
-class Place(NamedTuple):
+class Segment(NamedTuple):
     """Where one leaf of the pytree lies among the words, and what it is there."""
 
     words: slice
@@ -38,27 +38,27 @@ class Packing(NamedTuple):
     """How pytrees of one structure, shapes and dtypes are packed."""
 
     tree: Any
-    places: tuple[Place, ...]
+    segments: tuple[Segment, ...]
     is_leaf: bool = False  # the pytree is one array
 
     @classmethod
     def of(cls, shapes: Any) -> "Packing":
         """The packing of pytrees with these shapes and dtypes, such as `jax.eval_shape` returns."""
         leaves, tree = jax.tree.flatten(shapes)
-        places, start = [], 0
+        segments, start = [], 0
         for leaf in leaves:
             generators: list[Any] = []
             numbers = jax.eval_shape(partial(_numbers, generators), leaf)
             dtype = np.dtype(numbers.dtype)
             size = math.prod(numbers.shape)
             stop = start + -(-size * dtype.itemsize // WORD)
-            places.append(Place(slice(start, stop), size, numbers.shape, dtype, tuple(generators)))
+            segments.append(Segment(slice(start, stop), size, numbers.shape, dtype, tuple(generators)))
             start = stop
-        return cls(tree, tuple(places), tree == LEAF)
+        return cls(tree, tuple(segments), tree == LEAF)
 
     def parts(self) -> list["Packing"]:
-        """The packings of the children of the root, at the same places."""
-        leaves = iter(self.places)
+        """The packings of the children of the root, with the same segments."""
+        leaves = iter(self.segments)
         return [Packing(tree, tuple(islice(leaves, tree.num_leaves)), tree == LEAF) for tree in self.tree.children()]
 
     def pack(self, tree: Any) -> jax.Array:
@@ -68,20 +68,20 @@ class Packing(NamedTuple):
 
     def unpack(self, words: jax.Array) -> Any:
         """The pytree in these words. In compiled programs."""
-        return jax.tree.unflatten(self.tree, [_leaf(words[place.words], place) for place in self.places])
+        return jax.tree.unflatten(self.tree, [_leaf(words[segment.words], segment) for segment in self.segments])
 
     def store(self, tree: Any) -> np.ndarray:
         """The words of a pytree of NumPy arrays or numbers."""
-        words = np.zeros(self.places[-1].words.stop if self.places else 0, np.uint32)
-        for leaf, place in zip(jax.tree.leaves(tree), self.places, strict=True):
-            place.view(words)[...] = leaf
+        words = np.zeros(self.segments[-1].words.stop if self.segments else 0, np.uint32)
+        for leaf, segment in zip(jax.tree.leaves(tree), self.segments, strict=True):
+            segment.view(words)[...] = leaf
         return words
 
     def read(self, words: np.ndarray) -> Any:
         """The pytree in these words as NumPy arrays, which share their memory. Keys are the numbers of keys."""
         if self.is_leaf:
-            return self.places[0].view(words)
-        return self.tree.unflatten([place.view(words) for place in self.places])
+            return self.segments[0].view(words)
+        return self.tree.unflatten([segment.view(words) for segment in self.segments])
 
 
 def _numbers(generators: list[Any], leaf: Any) -> jax.Array:
@@ -101,11 +101,11 @@ def _words(leaf: Any) -> jax.Array:
     return jax.lax.bitcast_convert_type(array, jnp.uint32).reshape(-1)
 
 
-def _leaf(words: jax.Array, place: Place) -> Any:
-    dtype = jnp.dtype(jnp.uint8) if place.dtype == np.bool_ else place.dtype
+def _leaf(words: jax.Array, segment: Segment) -> Any:
+    dtype = jnp.dtype(jnp.uint8) if segment.dtype == np.bool_ else segment.dtype
     if dtype.itemsize > WORD:
         words = words.reshape(-1, dtype.itemsize // WORD)
-    array = jax.lax.bitcast_convert_type(words, dtype).reshape(-1)[: place.size].reshape(place.shape)
-    if place.generators:
-        return jax.random.wrap_key_data(array, impl=place.generators[0])
-    return array.astype(jnp.bool_) if place.dtype == np.bool_ else array
+    array = jax.lax.bitcast_convert_type(words, dtype).reshape(-1)[: segment.size].reshape(segment.shape)
+    if segment.generators:
+        return jax.random.wrap_key_data(array, impl=segment.generators[0])
+    return array.astype(jnp.bool_) if segment.dtype == np.bool_ else array

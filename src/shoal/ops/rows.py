@@ -14,7 +14,7 @@ Scalar = Float[Array, ""]
 Row = Sequence[Scalar]  # -inf where an action is not allowed
 
 
-def choose(row: Row, explores: Bool[Array, ""], uniform: Scalar) -> Int[Array, ""]:
+def epsilon_greedy(row: Row, explores: Bool[Array, ""], uniform: Scalar) -> Int[Array, ""]:
     """A uniformly random one of the best actions; when exploring, of all allowed actions.
 
     `uniform`, in [0, 1) with 24 random bits, selects the action; 0 selects the first candidate.

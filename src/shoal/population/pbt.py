@@ -79,8 +79,8 @@ class PBT(Varying):
     def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
         """Replace the worst members by copies of the best."""
         random = generator(key, "exploit")
-        choose = self._truncation if self.exploit == "truncation" else self._tournament
-        source = choose(standing, random)
+        sources_of = self._truncation if self.exploit == "truncation" else self._tournament
+        source = sources_of(standing, random)
         is_copy = source != np.arange(len(source))
         changes = {}
         for path, span in self._spans(standing.roster.hyperparameters).items():

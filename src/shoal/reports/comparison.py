@@ -150,14 +150,14 @@ def _scores_section(runs: Sequence[Facts], names: Sequence[str], found: Sequence
     is_compared = any("against" in other for other in found)
     rows = []
     for name, facts, score, other in zip(names, runs, scores, [{}, *found], strict=True):
-        difference, *span = (other["against"].difference if "against" in other else None) or (None, np.nan, np.nan)
+        difference, *limits = (other["against"].difference if "against" in other else None) or (None, np.nan, np.nan)
         rows.append(
             [
                 Cell(tag("strong", name), class_="keep"),
                 cell(facts.members, f"{facts.members:,}"),
                 *score_cells(score, scale),
                 cell(score.get("mean"), number(score.get("mean"))),
-                *[cell(difference, with_interval(difference, *span))] * is_compared,
+                *[cell(difference, with_interval(difference, *limits))] * is_compared,
                 cell(facts.seconds, seconds_in_words(facts.seconds)),
             ]
         )

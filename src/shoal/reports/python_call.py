@@ -6,7 +6,7 @@ from typing import Any
 from shoal.reports.hyperparameters import fields_to_set
 from shoal.specs.describe import Described
 from shoal.specs.options import GIVEN, OPTIONS
-from shoal.specs.settings import split
+from shoal.specs.settings import separate
 from shoal.specs.spec import RunSpec
 
 MOST_LISTED = 40  # settings that a call lists
@@ -29,7 +29,7 @@ def in_python(spec: RunSpec, path: str) -> str:
         return FROM_SPEC.format(path=path)
     options = {name: getattr(spec, name) for name in sorted(GIVEN, key=lambda name: name not in ALWAYS)}
     arguments: dict[str, Any] = {k: v for k, v in options.items() if k in ALWAYS or v != OPTIONS[k].default}
-    fields, env_fields = split(fields_to_set(spec))
+    fields, env_fields = separate(fields_to_set(spec))
     parts = {"fields": fields, "env_fields": env_fields, "sweep": spec.sweep, "env_sweep": spec.env_sweep}
     arguments |= {name: dict(part) for name, part in parts.items() if part}
     arguments |= {"settings": spec.settings()} if spec.points else {}

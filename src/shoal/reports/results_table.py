@@ -66,8 +66,8 @@ def _rows(found: Comparison) -> tuple[list[Row], list[Row]]:
 
 
 def _row(name: str, values: list[Estimate]) -> Row:
-    choose = min if name == "optimality gap" else max
-    best = choose(values, key=lambda value: value.value)
+    best_of = min if name == "optimality gap" else max
+    best = best_of(values, key=lambda value: value.value)
     is_known = len(values) > 1 and not any(math.isnan(value.low) for value in values)
     return Row(name, values, [is_known and bool(value.low <= best.high and value.high >= best.low) for value in values])
 

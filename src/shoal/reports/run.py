@@ -87,8 +87,8 @@ def _score(facts: Facts) -> list[tuple]:
     words = "of the best setting" if len(scores) > 1 else ""
     if best["members"] > 1 and best["min"] == best["max"]:
         return [(f"return {words}".strip(), number(best["mean"]), "the same for every seed")]
-    if "iqm_low" in best and (span := interval(best["iqm_low"], best["iqm_high"])) != NONE:
-        return [(f"IQM of the return {words}".strip(), number(best["iqm"]), f"95 % interval {span}")]
+    if "iqm_low" in best and (limits := interval(best["iqm_low"], best["iqm_high"])) != NONE:
+        return [(f"IQM of the return {words}".strip(), number(best["iqm"]), f"95 % interval {limits}")]
     return [(f"mean return {words}".strip(), number(best["mean"]), "too few seeds for an interval")]
 
 

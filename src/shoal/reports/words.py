@@ -18,8 +18,8 @@ def interval(low: Any, high: Any) -> str:
 
 def with_interval(value: Any, low: Any, high: Any) -> str:
     """Return a number and its interval as `487 (480.1 to 495)`; only the number if there is no interval."""
-    span = interval(low, high)
-    return number(value) if span == NONE else f"{number(value)} ({span})"
+    limits = interval(low, high)
+    return number(value) if limits == NONE else f"{number(value)} ({limits})"
 
 
 def counted(count: int, noun: str) -> str:

@@ -134,15 +134,15 @@ def _check_value(function: str, kind: str, value: Any, base: type, registry: Reg
         )
         by_name = f'"{found[0].name}", with its preset where there is one, or ' if found else ""
         raise TypeError(f"{kind}={value.__name__} is a class, not {an}: give {by_name}a value, {value.__name__}().")
-    place = type(value).__module__.split(".")[0]
-    if place in FOREIGN:
+    library = type(value).__module__.split(".")[0]
+    if library in FOREIGN:
         theirs = getattr(getattr(value, "spec", None), "id", "")
         same = f' For this one, give "{theirs}".' if kind == "env" and theirs and theirs in registry else ""
         instead = "`shoal envs` lists them, and docs/write-your-own-environment.md shows how to write one"
         if not function.startswith("train"):
             instead = "for other environments write the loop yourself, with action = policy(observation)"
         raise TypeError(
-            f"{kind} is {FOREIGN[place]} environment. {function} steps environments of shoal's own kind, which are "
+            f"{kind} is {FOREIGN[library]} environment. {function} steps environments of shoal's own kind, which are "
             f"compiled with the agent: {instead}.{same}"
         )
     raise TypeError(

@@ -53,10 +53,10 @@ def setting_in_words(values: Mapping[str, Any]) -> str:
     return " ".join(f"{path}={value}" for path, value in values.items())
 
 
-def split(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split values by path into (those of the agent, those of the environment); the latter lose the prefix `env.`.
+def separate(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate values by path into (those of the agent, those of the environment); the latter lose the prefix `env.`.
 
-    >>> split({"clip": 0.1, "env.gravity": 5.0})
+    >>> separate({"clip": 0.1, "env.gravity": 5.0})
     ({'clip': 0.1}, {'gravity': 5.0})
     """
     prefix = f"{ENV}."
@@ -80,7 +80,7 @@ def apply(pair: AgentEnv, values: Mapping[str, Any]) -> AgentEnv:
 
     A value may be an array [M, ...], or a tree of such arrays: the field then holds it as it is.
     """
-    agent, env = split(values)
+    agent, env = separate(values)
     return AgentEnv(replaced(pair.agent, agent), replaced(pair.env, env, f"{ENV}."))
 
 
@@ -158,7 +158,7 @@ def is_static(pair: AgentEnv, path: str) -> bool:
     get(pair, path)
     if path == ENV:
         return True
-    agent, env = split({path: None})
+    agent, env = separate({path: None})
     return is_static_part(pair.env, next(iter(env))) if env else is_static_part(pair.agent, path)
 
 

@@ -29,7 +29,7 @@ from shoal.specs.describe import (
     to_json,
 )
 from shoal.specs.options import MAY_CHANGE, OPTIONS, RunOptions
-from shoal.specs.settings import AgentEnv, apply, hyperparameters, join, replaced, split, traced_parts
+from shoal.specs.settings import AgentEnv, apply, hyperparameters, join, replaced, separate, traced_parts
 
 ZOO_PREFIX, HUB_PREFIX = "zoo:", "hub:"  # of the name of a policy that is part of the package, or of the user's hub
 NAMED = (ZOO_PREFIX, HUB_PREFIX)  # of names that are no paths
@@ -196,7 +196,7 @@ def resolved(spec: RunSpec, agent: Agent | None = None, env: Env | None = None) 
 def described(spec: RunSpec, pair: AgentEnv) -> RunSpec:
     """Return `resolved` where the agent and the environment of the spec were already built."""
     first = first_setting(spec)
-    made, varying = apply(pair, built(first)), split(first)
+    made, varying = apply(pair, built(first)), separate(first)
     for path, content in hyperparameters(made).items():
         if content.field.type in NUMBERS and not content.static and (shape := np.shape(content.value)):
             raise ValueError(f"{path} has shape {shape} and needs one number: give several values as a sweep.")

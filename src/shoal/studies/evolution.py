@@ -15,7 +15,7 @@ from shoal.core.struct import Struct, info_of
 from shoal.population.evolve import Evolve
 from shoal.population.experiments import SIZES, Experiment, experiments
 from shoal.population.varying import read_range
-from shoal.specs.settings import AgentEnv, apply, get, split, user_fields
+from shoal.specs.settings import AgentEnv, apply, get, separate, user_fields
 from shoal.specs.spec import template
 from shoal.studies.runs import train
 from shoal.training.jobs import found_by, make_job
@@ -68,7 +68,7 @@ def evolve(
     """
     arguments = locals()
     values = {} if found is None else found_by(found, trust_source=trust_source)
-    of_found = split(values)
+    of_found = separate(values)
     published = _experiment(agent)._asdict() if env is None else {}
     agent, env = published.get("agent", agent), published.get("env", env)
     if vary is None:
@@ -93,7 +93,7 @@ def evolve(
             f"leave found out."
         )
     varied, first = _varied(setting, starts, seed)
-    fields, env_fields = ({**old, **new} for old, new in zip((fields, env_fields), split(first), strict=True))
+    fields, env_fields = ({**old, **new} for old, new in zip((fields, env_fields), separate(first), strict=True))
     seeds_each, records_each = sizes["seeds"], sizes["records"]  # of each candidate
     of_search = {"vary": varied, "generations": sizes["generations"], "seeds": seeds_each, "every": records_each}
     selector = Evolve(**{**of_search, **options})

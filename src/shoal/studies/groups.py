@@ -16,7 +16,7 @@ from shoal.core.errors import Unsuited
 from shoal.core.struct import hyper_fields, info_of
 from shoal.population.slots import Slots, Source, Trial
 from shoal.specs.describe import build
-from shoal.specs.settings import AgentEnv, apply, split
+from shoal.specs.settings import AgentEnv, apply, separate
 from shoal.specs.spec import RunSpec, built, template
 from shoal.studies.objectives import Measures
 from shoal.studies.search import Space
@@ -206,7 +206,7 @@ def _spec_of(
     """Return the spec of a group's run. What the trials choose has its lowest value there."""
     run = study.run
     lowest = {dimension.path: dimension.span.low for dimension in space.traced}
-    fields, env_fields = split({**shape, **lowest})
+    fields, env_fields = separate({**shape, **lowest})
     vary = {dimension.path: dimension.span.written() for dimension in space.traced}
     slots = Slots(vary=vary, seeds=run.seeds, records=run.records, score=study.score)
     spec = dataclasses.replace(

@@ -24,14 +24,14 @@ MISSED = 4  # heartbeats that a living worker may miss
 
 
 class UnchangedTimer:
-    """For how long each of some values has stood still while it was looked at."""
+    """For how long each of some values did not change, as far as it was seen."""
 
     def __init__(self, longest: float) -> None:
-        """Between two looks count at most `longest` seconds."""
+        """Between two calls count at most `longest` seconds."""
         self._longest = longest
         self._seen: dict[Hashable, tuple[Hashable, float, float]] = {}  # name -> value, when seen, seconds still
 
-    def look(self, name: Hashable, value: Hashable, now: float) -> float:
+    def unchanged(self, name: Hashable, value: Hashable, now: float) -> float:
         """Note a value seen at the time `now`; returns for how many seconds it has been the same."""
         before, when, still = self._seen.get(name, (None, now, 0.0))
         still = still + min(now - when, self._longest) if before == value else 0.0
@@ -67,7 +67,7 @@ class Heartbeat:
         if record is not None and not record["left"] and self._runs(record):
             raise WorkerError(self._taken(record))
         self._write()
-        self._look()
+        self._watch()
         self.check()
         self._thread.start()
         return record is not None and not record["left"]
@@ -99,23 +99,23 @@ class Heartbeat:
         """
         if worker in self._known:
             return worker in self._dead
-        return self._timer.look(trial, worker, time.monotonic()) > self.grace
+        return self._timer.unchanged(trial, worker, time.monotonic()) > self.grace
 
     def _keep(self) -> None:
-        """Beat and look until the end. While the storage does not answer, the worker's own calls report it."""
+        """Beat and watch the others to the end. While the storage does not answer, the worker's own calls report it."""
         while not self._ended.wait(self.interval):
             with suppress(Exception):
-                self._look()
+                self._watch()
                 if self._other_process is None:
                     self._write()
 
-    def _look(self) -> None:
+    def _watch(self) -> None:
         now = time.monotonic()
         for worker, record in self._records().items():
             if worker == self.worker:
                 self._other_process = None if record["token"] == self._token else record
                 continue
-            still = self._timer.look(worker, (record["token"], record["count"]), now)
+            still = self._timer.unchanged(worker, (record["token"], record["count"]), now)
             is_dead = still > max(self.grace, MISSED * record["interval"])
             (self._dead.add if is_dead else self._dead.discard)(worker)
             self._known.add(worker)

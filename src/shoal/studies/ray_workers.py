@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import need
-from shoal.studies.worker_processes import Look, Statuses, WorkerProcess
+from shoal.studies.worker_processes import News, Statuses, WorkerProcess
 from shoal.training.stopping import handled
 
 MOST_ON_A_CLUSTER = 1000
-LOOK = 0.5  # seconds between two looks at the actors
+POLLED = 0.5  # seconds between two polls of the actors
 CONNECT_SECONDS = 10
 SEEN_SECONDS = 10.0  # after which a file must be visible on all machines of a shared file system
 WAITED = 15.0  # seconds without a place for a worker, after which a message says so
@@ -49,7 +49,7 @@ os.execv(command[0], command)
 class RayWorker(WorkerProcess):
     """An actor of Ray, with the process of a worker on its node."""
 
-    def place(self) -> tuple[str, str]:
+    def node(self) -> tuple[str, str]:
         """The name of this machine, and Ray's name of the node."""
         ray = need("ray", "ray", "a worker on a cluster")
         return socket.gethostname(), ray.get_runtime_context().get_node_id()
@@ -101,7 +101,7 @@ class _Worker:
     """A worker as the driver sees it."""
 
     def __init__(self, actor: Any) -> None:
-        self.actor, self.pending = actor, actor.place.remote()  # pending: the answer that is waited for
+        self.actor, self.pending = actor, actor.node.remote()  # pending: the answer that is waited for
         self.began, self.is_placed, self.has_begun = time.monotonic(), False, False
         self.node, self.share = "", 0  # Ray's name of the node, and which share of its cores the worker has
 
@@ -172,7 +172,7 @@ class RayWorkers:
                 workers |= {name: _Worker(kind.remote()) for name in commands}
                 watch = _Watch(self, workers, commands, folder, proof, Statuses(commands, say), env or {})
                 while watch.statuses.running:
-                    watch.look(signals)
+                    watch.poll(signals)
                 return watch.statuses.ended
         finally:
             for worker in workers.values():
@@ -194,14 +194,14 @@ class _Watch:
     stop: int = 0  # the signal that asked to stop
     has_said_waiting: bool = False
 
-    def look(self, signals: list[int]) -> None:
+    def poll(self, signals: list[int]) -> None:
         """Pass signals on, read the answers that have come, and ask again."""
         while signals:
             self.stop = signals.pop(0)
             for name in self.statuses.running:
                 self.workers[name].actor.send.remote(self.stop)
         pending = {self.workers[name].pending: name for name in self.statuses.running}
-        answers, _ = self.cluster.ray.wait([*pending], num_returns=len(pending), timeout=LOOK)
+        answers, _ = self.cluster.ray.wait([*pending], num_returns=len(pending), timeout=POLLED)
         for answer in answers:
             self._read(pending[answer], answer)
         is_finished = 0 in self.statuses.ended.values()
@@ -210,7 +210,7 @@ class _Watch:
                 self.statuses.end(name, 0 if is_finished else 128 + self.stop)
         self._say_waiting()
         if len(answers) == len(pending):
-            time.sleep(LOOK)
+            time.sleep(POLLED)
 
     def _read(self, name: str, answer: Any) -> None:
         worker = self.workers[name]
@@ -219,7 +219,7 @@ class _Watch:
         except self.cluster.ray.exceptions.RayError as error:
             if isinstance(error, self.cluster.ray.exceptions.ActorUnavailableError) and worker.has_begun:
                 worker.pending = (
-                    worker.actor.look.remote()
+                    worker.actor.news.remote()
                 )  # the network failed, or the actor died: the next answer says
                 return
             if isinstance(error, self.cluster.ray.exceptions.RayTaskError) or not worker.is_placed:
@@ -234,7 +234,7 @@ class _Watch:
                 self._lose(name, REFUSED, found)
                 return
             worker.has_begun = True
-            worker.pending = worker.actor.look.remote()
+            worker.pending = worker.actor.news.remote()
             if self.stop:  # it came before the process began
                 worker.actor.send.remote(self.stop)
         else:
@@ -256,10 +256,10 @@ class _Watch:
             self.cluster.gpus,
         )
 
-    def _show(self, name: str, found: Look) -> None:
+    def _show(self, name: str, found: News) -> None:
         self.statuses.show(name, found)
         if found.status is None:
-            self.workers[name].pending = self.workers[name].actor.look.remote()
+            self.workers[name].pending = self.workers[name].actor.news.remote()
         else:
             self.cluster.ray.kill(self.workers[name].actor)  # frees its CPUs for a worker that waits
 

@@ -27,7 +27,7 @@ from shoal.ops.statistics import bootstrap_interval
 from shoal.population.slots import statistic_of
 from shoal.specs.disk import replace
 from shoal.specs.options import StudyOptions
-from shoal.specs.settings import setting_in_words, split
+from shoal.specs.settings import separate, setting_in_words
 from shoal.specs.spec import RunSpec, opaque_fields, resolved
 from shoal.studies.runs import run_job
 from shoal.studies.trial_states import trials_of
@@ -80,10 +80,10 @@ def sorted_rows(study: optuna.Study, column: str = "") -> list[list[Any]]:
     at = columns.index(column)
     words = any(isinstance(row[at], str) for row in rows)
 
-    def place(row: list[Any]) -> tuple:
+    def rank_of(row: list[Any]) -> tuple:
         return (row[at] is None, "" if row[at] is None else str(row[at]) if words else row[at])
 
-    return sorted(rows, key=place)
+    return sorted(rows, key=rank_of)
 
 
 def objective_names(study: optuna.Study) -> list[str]:
@@ -139,7 +139,7 @@ def trial_spec_in(folder: Path, trial: FrozenTrial) -> RunSpec:
     group = RunFolder(folder / "workers" / worker / name).read_spec()
     vary = getattr(group.selector, "fields", {}).get("vary")
     traced = {path: value for path, value in trial.params.items() if vary is None or path in vary.fields}
-    fields, env_fields = split(traced)
+    fields, env_fields = separate(traced)
     seeds = getattr(group.selector, "fields", {}).get("seeds", group.seeds)
     return dataclasses.replace(
         group,

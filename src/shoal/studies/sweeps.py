@@ -16,7 +16,7 @@ from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS
 from shoal.core.struct import static_fields
 from shoal.specs.arguments import explaining_arguments
-from shoal.specs.settings import is_of_env, is_static_part, join, part, split
+from shoal.specs.settings import is_of_env, is_static_part, join, part, separate
 from shoal.specs.spec import file_name
 from shoal.studies.runs import run_job, train
 from shoal.tracking.events import Sink
@@ -174,10 +174,10 @@ def _variants(agent: str | Agent, env: str | Env, arguments: Mapping[str, Any]) 
         if path in fields:
             prefix, name = ("env_", path.removeprefix("env.")) if is_of_env(path) else ("", path)
             raise ValueError(f"{name} is in {prefix}fields and in {prefix}sweep: leave one of them out.")
-    sweep, env_sweep = split({path: values for path, values in swept.items() if path not in axes})
+    sweep, env_sweep = separate({path: values for path, values in swept.items() if path not in axes})
     for values in itertools.product(*axes.values()):
         chosen = dict(zip(axes, values, strict=True))
-        fixed, env_fixed = split({**fields, **chosen})
+        fixed, env_fixed = separate({**fields, **chosen})
         yield chosen, {"fields": fixed, "env_fields": env_fixed, "sweep": sweep, "env_sweep": env_sweep}
 
 

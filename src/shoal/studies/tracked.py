@@ -180,10 +180,10 @@ class RunSink(TrackerSink):
         paths = [self.folder.path / name for name in (*FOLDERS, *ATTACHED)]
         self.tracker.attach(key, {path.name: path for path in paths if path.exists()})
         self.progress()
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as temporary:
             try:
-                last = export(self.folder.path, Path(place) / "policy")
-                best = export(self.folder.path, Path(place) / "best", which="best")
+                last = export(self.folder.path, Path(temporary) / "policy")
+                best = export(self.folder.path, Path(temporary) / "best", which="best")
             except (ValueError, TypeError, OSError, CheckpointError) as error:
                 self.remarks = [f"{self.tracker.title} has no policy of this run: {error}"]
                 return

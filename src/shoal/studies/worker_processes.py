@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from shoal.training.stopping import REQUESTS, handled
 
-LOOK = 0.2  # seconds between two looks at the processes and their output
+POLLED = 0.2  # seconds between two polls of the processes and their output
 MOST_WORKERS = 64
 OUTPUT = "output.txt"
 REQUESTED = [
@@ -25,10 +25,10 @@ REQUESTED = [
 ]  # statuses of workers that stopped when asked
 
 
-class Look(NamedTuple):
+class News(NamedTuple):
     """The news of a worker."""
 
-    lines: list[str]  # of output, since the last look
+    lines: list[str]  # of output, since the last poll
     status: int | None  # as `subprocess.Popen.returncode`: None while the process runs
 
 
@@ -57,14 +57,14 @@ class WorkerProcess:
         self.output = open(folder / OUTPUT, "rb")  # noqa: SIM115 - open until the process has ended
         return self.process.pid
 
-    def look(self) -> Look:
+    def news(self) -> News:
         """Return the new lines of output, and whether the process has ended."""
         assert self.process is not None and self.output is not None
         status = self.process.poll()  # before its output is read, so that its last lines are
         lines = list(_lines_of(self.output, has_ended=status is not None))
         if status is not None:
             self.output.close()
-        return Look(lines, status)
+        return News(lines, status)
 
     def send(self, signum: int) -> None:
         """Send a signal to the process. It does nothing to one that has ended."""
@@ -84,7 +84,7 @@ class Statuses:
         """The names of the workers that have not ended."""
         return [name for name in self._names if name not in self.ended]
 
-    def show(self, name: str, found: Look) -> None:
+    def show(self, name: str, found: News) -> None:
         """Show the output of a worker, and its end, unless it was asked to stop: then it has said so itself."""
         for line in found.lines:
             self.say(f"[{name}] {line}")
@@ -144,9 +144,9 @@ def run_workers(
                 with suppress(ProcessLookupError):  # it has ended
                     os.sched_setaffinity(process, cores)
         while statuses.running:
-            time.sleep(LOOK)
+            time.sleep(POLLED)
             for name in statuses.running:
-                statuses.show(name, workers[name].look())
+                statuses.show(name, workers[name].news())
     return statuses.ended
 
 
@@ -159,7 +159,7 @@ def _shares(count: int) -> list[list[int]]:
 
 
 def _lines_of(output: IO[bytes], has_ended: bool) -> Iterator[str]:
-    """The lines that were added to a file. A line without an end is left for the next look."""
+    """The lines that were added to a file. A line without an end is left for the next poll."""
     while line := output.readline():
         if not line.endswith(b"\n") and not has_ended:
             output.seek(-len(line), os.SEEK_CUR)

@@ -177,8 +177,8 @@ def ranking(settings: Sequence[tuple[str, float]], width: int) -> list[str]:
         return []
     ranked = sorted(settings, key=lambda pair: -pair[1] if pair[1] == pair[1] else float("inf"))
     shown = [
-        fitted([f"  {place}.{SEPARATOR}{score:10.4g}{SEPARATOR}{name}"], width)  # a long name is cut, not left out
-        for place, (name, score) in enumerate(ranked[:SHOWN_SETTINGS], 1)
+        fitted([f"  {rank}.{SEPARATOR}{score:10.4g}{SEPARATOR}{name}"], width)  # a long name is cut, not left out
+        for rank, (name, score) in enumerate(ranked[:SHOWN_SETTINGS], 1)
     ]
     hidden = len(ranked) - len(shown)
     return shown + [fitted([f"  and {hidden} more settings"], width)] * (hidden > 0)

@@ -167,14 +167,14 @@ class Mlflow(Tracker):
         query = f"source_run_id = '{run}' AND name = '{POLICY}'"
         old = self._client.search_logged_models([self._experiment_id], query)
         model = old[0] if old else self._client.create_logged_model(self._experiment_id, POLICY, run)
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as temporary:
             about = Model(artifact_path=model.artifact_location, run_id=run, model_id=model.model_id)
             version = ".".join(str(part) for part in sys.version_info[:3])
             about.add_flavor("python_function", loader_module=loader, data=folder.name, python_version=version)
-            about.save(str(Path(place) / "MLmodel"))
-            self._client.log_model_artifacts(model.model_id, place)
+            about.save(str(Path(temporary) / "MLmodel"))
+            self._client.log_model_artifacts(model.model_id, temporary)
             self._client.log_model_artifacts(model.model_id, str(folder), folder.name)
-            self._client.log_artifacts(run, place, POLICY)
+            self._client.log_artifacts(run, temporary, POLICY)
             self._client.log_artifacts(run, str(folder), f"{POLICY}/{folder.name}")
         self._client.finalize_logged_model(model.model_id, "READY")
         outputs = self._client.get_run(run).outputs

@@ -141,12 +141,12 @@ def given_runs(runs: Sequence[Any], label: Mapping[str, Any]) -> list[str]:
         if not name or isinstance(of_name, str) or not of_name:
             raise ValueError(f"the label {name!r} names no run: give it a list of runs, as in --label NAME=RUN,RUN.")
         for run in of_name:
-            place = _resolved(run)
-            if place in owners:
-                raise ValueError(f"{run} has two labels, {owners[place]} and {name}: give each run one.")
-            owners[place] = name
-            places.setdefault(place, str(getattr(run, "folder", run)))
-    if label and (bare := [name for place, name in places.items() if place not in owners]):
+            path = _resolved(run)
+            if path in owners:
+                raise ValueError(f"{run} has two labels, {owners[path]} and {name}: give each run one.")
+            owners[path] = name
+            places.setdefault(path, str(getattr(run, "folder", run)))
+    if label and (bare := [name for path, name in places.items() if path not in owners]):
         raise ValueError(f"{bare[0]} has no label: name it in one of {', '.join(label)}, or leave it out.")
     if not places:
         raise ValueError("compare needs run folders, as in `shoal compare runs/a runs/b`.")
@@ -196,7 +196,7 @@ def _environments(
                 f"the runs in {name} have {min(ends):,} to {max(ends):,} steps: curves end at {min(ends):,}, and "
                 "scores are from the end of each run"
             )
-        swept = any(each.startswith("env.") for run in runs for each in run.spec.varying)
+        swept = any(path.startswith("env.") for run in runs for path in run.spec.varying)
         is_known = references is not None and (name in own or not swept and _are_alike(runs))
         known = reference_for(name, runs[0].spec, own) if is_known else None
         scores = np.array([member.score for member in inside])

@@ -17,7 +17,7 @@ from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, ENVS
 from shoal.ops.running import RunningStats
 from shoal.specs.changes import changed_fields
-from shoal.specs.settings import AgentEnv, get, setting_in_words, split
+from shoal.specs.settings import AgentEnv, get, separate, setting_in_words
 from shoal.specs.sources import keep, without_folders
 from shoal.specs.spec import RunSpec, opaque_fields, resolved, short
 from shoal.training import checkpoint, curve_files
@@ -113,7 +113,7 @@ def _spec_of(plan: Plan, policies: Policies, member: int) -> RunSpec:
     if plan.selector is not None:  # it may have changed the hyperparameters
         own = AgentEnv(policies[member].actor, policies[member].env)
         setting = {**setting, **{path: get(own, path) for path in plan.roster.hyperparameters}}
-    fields, env_fields = split(setting)
+    fields, env_fields = separate(setting)
     one = dataclasses.replace(
         spec,
         fields={**spec.fields, **fields},

@@ -17,7 +17,7 @@ from shoal.specs.changes import changed_fields
 from shoal.specs.describe import Described, describe, from_json, inside, to_json
 from shoal.specs.disk import replace
 from shoal.specs.roster import NOBODY
-from shoal.specs.settings import setting_in_words, split
+from shoal.specs.settings import separate, setting_in_words
 from shoal.specs.sources import files_of
 from shoal.specs.spec import NAMED, RunSpec, opaque_fields, short
 from shoal.specs.toml import lines_of, text_of
@@ -84,7 +84,7 @@ def preset_text(
     """
     trees = {path for path, value in values.items() if isinstance(value, Described) and _holds_arrays(value)}
     left_out = trees if found is not None else set()
-    own, of_env = split({path: value for path, value in values.items() if path not in left_out})
+    own, of_env = separate({path: value for path, value in values.items() if path not in left_out})
     fields, env_fields = _merged(spec.fields, own), _merged(spec.env_fields, of_env)
     fields = {path: value for path, value in fields.items() if path not in left_out}
     env_fields = {path: value for path, value in env_fields.items() if f"env.{path}" not in left_out}
@@ -250,7 +250,7 @@ def _scaled(spec: RunSpec, path: str, value: Any) -> Any:
 
 def _number(spec: RunSpec, path: str, value: np.generic) -> Any:
     """Return a hyperparameter of the curves in the kind that its field has: the name of a choice, a whole number."""
-    agent, env = split({path: None})
+    agent, env = separate({path: None})
     name, registry = next(iter(env or agent)), ENVS if env else AGENTS
     of = spec.env if env else spec.agent
     field = registry[of].cls.__dataclass_fields__.get(name) if ":" not in of else None

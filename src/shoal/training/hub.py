@@ -53,7 +53,7 @@ def write_index(folder: Path | str) -> Path:
 
 def hub_policies() -> list[str]:
     """Return the names of the policies of the hub; none if SHOAL_HUB is not set. Raises as `fetch`."""
-    return sorted(_index(place)) if (place := os.environ.get(VARIABLE, "")) else []
+    return sorted(_index(hub)) if (hub := os.environ.get(VARIABLE, "")) else []
 
 
 def fetch(name: str) -> Path:
@@ -62,19 +62,19 @@ def fetch(name: str) -> Path:
     Raises ValueError if SHOAL_HUB is not set or the hub has no such policy, ConnectionError if it does not answer, and
     DamagedError if a file has another hash or the index is no index.
     """
-    place = os.environ.get(VARIABLE, "")
-    if not place:
+    hub = os.environ.get(VARIABLE, "")
+    if not hub:
         raise ValueError(f"hub:{name} needs {VARIABLE}: set it to a folder, or to the address of one on a server.")
-    policies = _index(place)
+    policies = _index(hub)
     if name not in policies:
-        raise ValueError(f"{place} has no policy {name!r}.{did_you_mean(name, policies)} `shoal zoo` lists them.")
+        raise ValueError(f"{hub} has no policy {name!r}.{did_you_mean(name, policies)} `shoal zoo` lists them.")
     files = policies[name]
-    if not _is_address(place):
-        folder = Path(place) / name
+    if not _is_address(hub):
+        folder = Path(hub) / name
         for file, wanted in files.items():
-            _check(_read(place, f"{name}/{file}"), wanted, f"{folder / file}")
+            _check(_read(hub, f"{name}/{file}"), wanted, f"{folder / file}")
         return folder
-    kept = cache_dir().parent / "hub" / _hash(json.dumps([place, name, files]).encode())[:32]
+    kept = cache_dir().parent / "hub" / _hash(json.dumps([hub, name, files]).encode())[:32]
     if kept.is_dir() and all((kept / file).is_file() for file in files):
         for file, wanted in files.items():
             _check((kept / file).read_bytes(), wanted, f"{kept / file}")
@@ -82,8 +82,8 @@ def fetch(name: str) -> Path:
     kept.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=kept.parent) as beside:
         for file, wanted in files.items():
-            content = _read(place, f"{name}/{file}")
-            _check(content, wanted, f"{place}/{name}/{file}")
+            content = _read(hub, f"{name}/{file}")
+            _check(content, wanted, f"{hub}/{name}/{file}")
             path = Path(beside) / "policy" / file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -92,29 +92,29 @@ def fetch(name: str) -> Path:
     return kept
 
 
-def _index(place: str) -> Mapping[str, Mapping[str, str]]:
+def _index(hub: str) -> Mapping[str, Mapping[str, str]]:
     try:
-        data = json.loads(_read(place, INDEX))
+        data = json.loads(_read(hub, INDEX))
     except ValueError as error:
-        raise DamagedError(f"{place}/{INDEX} is no JSON: {error}.") from error
+        raise DamagedError(f"{hub}/{INDEX} is no JSON: {error}.") from error
     if not (isinstance(data, dict) and data.get("version") == VERSION and isinstance(data.get("policies"), dict)):
-        raise DamagedError(f"{place}/{INDEX} is no index of version {VERSION}: `shoal zoo --index FOLDER` writes one.")
+        raise DamagedError(f"{hub}/{INDEX} is no index of version {VERSION}: `shoal zoo --index FOLDER` writes one.")
     for name, files in data["policies"].items():
         hashes = files.values() if isinstance(files, dict) else [None]
         paths = [name, *(files if isinstance(files, dict) else [])]
         if not (all(map(_is_inside, paths)) and all(isinstance(found, str) for found in hashes)):
-            raise DamagedError(f"{place}/{INDEX} has an entry {name!r:.60} that is no policy.")
+            raise DamagedError(f"{hub}/{INDEX} has an entry {name!r:.60} that is no policy.")
     return data["policies"]
 
 
-def _read(place: str, path: str) -> bytes:
+def _read(hub: str, path: str) -> bytes:
     """The content of a file of the hub."""
-    if not _is_address(place):
+    if not _is_address(hub):
         try:
-            return (Path(place) / path).read_bytes()
+            return (Path(hub) / path).read_bytes()
         except OSError as error:
-            raise FileNotFoundError(f"{VARIABLE}: {Path(place) / path} cannot be read: {error.strerror}.") from error
-    address = f"{place.rstrip('/')}/{quote(path)}"
+            raise FileNotFoundError(f"{VARIABLE}: {Path(hub) / path} cannot be read: {error.strerror}.") from error
+    address = f"{hub.rstrip('/')}/{quote(path)}"
     try:
         with urlopen(address, timeout=SECONDS) as answer:  # noqa: S310  the address is the user's, and is http or https
             content = answer.read(LARGEST + 1)
@@ -134,8 +134,8 @@ def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _is_address(place: str) -> bool:
-    return place.startswith(("http://", "https://"))
+def _is_address(hub: str) -> bool:
+    return hub.startswith(("http://", "https://"))
 
 
 def _is_inside(path: Any) -> bool:

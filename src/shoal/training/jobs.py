@@ -17,7 +17,7 @@ from shoal.specs.describe import build, describe, name_of
 from shoal.specs.options import GIVEN, MAY_CHANGE
 from shoal.specs.points import from_members, from_samples, from_settings
 from shoal.specs.selector import UserChoices
-from shoal.specs.settings import AgentEnv, apply, join, split
+from shoal.specs.settings import AgentEnv, apply, join, separate
 from shoal.specs.sources import with_sources, with_trusted_files
 from shoal.specs.spec import (
     NAMED,
@@ -185,7 +185,7 @@ def _with_found(found: Mapping[str, Any], agent: tuple[dict, dict], env: tuple[d
     """Return the fields of agent and environment with what the selector of a run has found, unless they are given."""
     return tuple(  # type: ignore[return-value]  # two
         {**{path: value for path, value in new.items() if path not in swept}, **fixed}
-        for new, (fixed, swept) in zip(split(found), (agent, env), strict=True)
+        for new, (fixed, swept) in zip(separate(found), (agent, env), strict=True)
     )
 
 

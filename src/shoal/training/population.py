@@ -102,16 +102,16 @@ class Population:
 
     def begin(self) -> None:
         """Begin a new member in every slot."""
-        for wave, span in enumerate(self.plan.waves):
-            self._store(wave, self._new_members(span))
+        for wave, slots in enumerate(self.plan.waves):
+            self._store(wave, self._new_members(slots))
 
     def advance(self, clock: int, updates: int) -> None:
         """Train every member for `updates` updates; `clock` is the number of updates that the run has done before."""
         assert self.programs is not None
-        for wave, span in enumerate(self.plan.waves):
-            arguments = self._on_device(wave, span)
+        for wave, slots in enumerate(self.plan.waves):
+            arguments = self._on_device(wave, slots)
             # A call in which all slots are idle runs the same program with no updates.
-            busy = self.plan.placement.calls_with(~self.roster.is_idle[span])
+            busy = self.plan.placement.calls_with(~self.roster.is_idle[slots])
             counts = [np.int32(updates if call in busy else 0) for call in range(len(arguments[0]))]
             clocks = [np.int32(clock)] * len(counts)
             totals = self._totals[wave] or [self.programs.no_metrics] * len(counts)
@@ -129,11 +129,11 @@ class Population:
 
     def totals(self) -> Metrics:
         """Return the sums of metrics since the last record on the host, to continue the record: leaves [M, ...]."""
-        return joined([self._gather(span, parts) for span, parts in zip(self.plan.waves, self._totals, strict=True)])
+        return joined([self._gather(slots, parts) for slots, parts in zip(self.plan.waves, self._totals, strict=True)])
 
     def load_totals(self, totals: Metrics) -> None:
         """Continue a record with the sums that came from `totals`."""
-        self._totals = [self._spread(totals, span) for span in self.plan.waves]
+        self._totals = [self._spread(totals, slots) for slots in self.plan.waves]
 
     def no_totals(self) -> Metrics:
         """Return the totals before the first update of a record. Only after `compile`."""
@@ -145,9 +145,9 @@ class Population:
         """Run N episodes with each member's greedy policy: (evaluation [M, N], policies [M]). `key` is consumed."""
         assert self.programs is not None
         parts = []
-        for wave, span in enumerate(self.plan.waves):
-            arguments = (*self._on_device(wave, span), self._spread(self.roster.seed_index, span))
-            parts.append(self._gather(span, self._call(self.programs.evaluate, arguments, (key,))))
+        for wave, slots in enumerate(self.plan.waves):
+            arguments = (*self._on_device(wave, slots), self._spread(self.roster.seed_index, slots))
+            parts.append(self._gather(slots, self._call(self.programs.evaluate, arguments, (key,))))
         return joined(parts)
 
     def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
@@ -174,10 +174,10 @@ class Population:
         slots are marked as no longer trained.
         """
         self.set_roster(roster)
-        for wave, span in enumerate(self.plan.waves):
-            of_wave = (copied[span], fresh[span], idle[span])
+        for wave, slots in enumerate(self.plan.waves):
+            of_wave = (copied[slots], fresh[slots], idle[slots])
             if np.any(of_wave):
-                self._store(wave, self._renewed(span, self._on_device(wave, span)[0], *of_wave, new_episodes))
+                self._store(wave, self._renewed(slots, self._on_device(wave, slots)[0], *of_wave, new_episodes))
 
     def set_roster(self, roster: Roster) -> None:
         """Use the hyperparameters, seeds and occupants of a roster from now on. No member changes."""
@@ -201,8 +201,8 @@ class Population:
         self.set_roster(roster)
         form = self.plan.placement.form
         members = members if form.flat_weights else moments_like(members, self._shapes(form))
-        for wave, span in enumerate(self.plan.waves):
-            of_wave = jax.tree.map(lambda x, s=span: x[s], members)
+        for wave, slots in enumerate(self.plan.waves):
+            of_wave = jax.tree.map(lambda x, s=slots: x[s], members)
             self._waves[wave] = of_wave if len(self.plan.waves) > 1 else self.plan.placement.spread(of_wave)
 
     def shapes(self) -> Member:
@@ -217,7 +217,7 @@ class Population:
     # Steps of a turnover.
 
     def _renewed(
-        self, span: slice, parts: list[Any], copied: Any, fresh: Any, idle: Any, new_episodes: bool
+        self, slots: slice, parts: list[Any], copied: Any, fresh: Any, idle: Any, new_episodes: bool
     ) -> list[Any]:
         """Return the parts of a wave after a turnover; the flags are those of its slots."""
         roster = self.roster
@@ -226,20 +226,20 @@ class Population:
             values = [self._agents, self._envs, occupants] if new_episodes else [self._agents, occupants]
             program = reseed_in_new_episodes if new_episodes else reseed
             shared = (stream(self.key, "turnover"),)
-            parts = self._replaced(parts, copied, span, self._jitted(program, 1 + len(values)), values, shared, True)
+            parts = self._replaced(parts, copied, slots, self._jitted(program, 1 + len(values)), values, shared, True)
         if fresh.any():
             assert self.programs is not None
             values = [self._agents, self._envs, roster.seed_index]
-            parts = self._replaced(parts, fresh, span, self.programs.begin, values, (self.key,))
+            parts = self._replaced(parts, fresh, slots, self.programs.begin, values, (self.key,))
         if idle.any():
-            parts = self._replaced(parts, idle, span, self._jitted(rest, 1), [], (), True)
+            parts = self._replaced(parts, idle, slots, self._jitted(rest, 1), [], (), True)
         return parts
 
     def _replaced(
         self,
         parts: list[Any],
         flag: np.ndarray,
-        span: slice,
+        slots: slice,
         program: Any,
         values: list[Any],
         shared: tuple,
@@ -253,7 +253,7 @@ class Population:
         placement = self.plan.placement
         calls = placement.calls_with(flag)
         members = [[parts[call] for call in calls]] * takes_member
-        arguments = [*members, *(self._spread(value, span, calls) for value in values)]
+        arguments = [*members, *(self._spread(value, slots, calls) for value in values)]
         new = dict(zip(calls, self._call(program, arguments, shared), strict=True))
         return placement.merge(parts, [new.get(call) for call in range(len(parts))], flag)
 
@@ -263,9 +263,9 @@ class Population:
     def _over_members(self, function: Any, per_member: int, returns: Any = object) -> Any:
         return self.plan.placement.over_members(function, per_member, returns, kind_of(self.plan))
 
-    def _new_members(self, span: slice) -> list[Any]:
+    def _new_members(self, slots: slice) -> list[Any]:
         assert self.programs is not None
-        arguments = [self._spread(x, span) for x in (self._agents, self._envs, self.roster.seed_index)]
+        arguments = [self._spread(x, slots) for x in (self._agents, self._envs, self.roster.seed_index)]
         return self._call(self.programs.begin, arguments, (self.key,))
 
     def _no_metrics(self, like: Metrics) -> Metrics:
@@ -286,20 +286,20 @@ class Population:
         with memory_errors(plan.members_at_a_time, plan.member_bytes, plan.placement):
             return plan.placement.call(program, per_call, shared, in_threads=True)
 
-    def _on_device(self, wave: int, span: slice) -> tuple[list[Any], list[Any], list[Any]]:
+    def _on_device(self, wave: int, slots: slice) -> tuple[list[Any], list[Any], list[Any]]:
         members = self._waves[wave]
         if len(self.plan.waves) > 1:
             members = self.plan.placement.spread(members)
-        return members, self._spread(self._agents, span), self._spread(self._envs, span)
+        return members, self._spread(self._agents, slots), self._spread(self._envs, slots)
 
     def _store(self, wave: int, parts: list[Any]) -> None:
         self._waves[wave] = parts if len(self.plan.waves) == 1 else self._gather(self.plan.waves[wave], parts)
 
-    def _spread(self, tree: Any, span: slice, calls: list[int] | None = None) -> list[Any]:
-        return self.plan.placement.spread(jax.tree.map(lambda x: x[span], tree), span.stop - span.start, calls)
+    def _spread(self, tree: Any, slots: slice, calls: list[int] | None = None) -> list[Any]:
+        return self.plan.placement.spread(jax.tree.map(lambda x: x[slots], tree), slots.stop - slots.start, calls)
 
-    def _gather(self, span: slice, parts: list[Any]) -> Any:
-        return self.plan.placement.gather(parts, span.stop - span.start)
+    def _gather(self, slots: slice, parts: list[Any]) -> Any:
+        return self.plan.placement.gather(parts, slots.stop - slots.start)
 
 
 def kind_of(plan: Plan) -> Any:

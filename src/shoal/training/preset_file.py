@@ -15,7 +15,7 @@ from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
 from shoal.core.registry import AGENTS, ENVS
 from shoal.specs.describe import Described, build, describe, in_words, user_file
-from shoal.specs.settings import split
+from shoal.specs.settings import separate
 from shoal.training.preset_table import Table
 from shoal.training.result import Result
 
@@ -97,7 +97,7 @@ def _from_file(path: Path, agent: Any, env: Any, trust_source: bool) -> Chosen:
         notes += [f"the environment is trained as it was given; in {path} it has {other}"]
     options = table.options
     if "found" in options:
-        found = split(Result(options.pop("found"), trust_source=trust_source).found)
+        found = separate(Result(options.pop("found"), trust_source=trust_source).found)
         fields = {**found[0], **fields}
         env_fields = {**found[1], **env_fields} if isinstance(env, str) and not of_another else env_fields
     table.try_out(agent, fields, env if isinstance(env, str) else "", env_fields)

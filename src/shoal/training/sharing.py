@@ -52,7 +52,7 @@ class SharedPopulation:
     def __init__(self, plan: Plan, run_key: Key, group: Group) -> None:
         """Set up the share of process 0. Nothing is compiled, and no member begins."""
         self._peers = group.peers
-        self._spans = spans(plan.members, group.size)
+        self._shares = shares(plan.members, group.size)
         self._own = Population(share(plan, group), run_key)
         self._all = Population(plan, run_key)  # for hyperparameters and shapes of all members; it has no agent states
         self.stop_signal = 0  # the number of a signal that asked another process to stop; 0: none
@@ -65,7 +65,7 @@ class SharedPopulation:
 
     def load_totals(self, totals: Metrics) -> None:
         """Continue a record with the sums that came from `totals`."""
-        self._call("load_totals", split=(totals,))
+        self._call("load_totals", of_members=(totals,))
 
     def apply(self, source: np.ndarray, roster: Roster, *, new_episodes: bool = False) -> None:
         """Carry out a turnover. Members are copied from process to process through process 0."""
@@ -75,23 +75,23 @@ class SharedPopulation:
             rows = np.where(copied, source, slots)
             self.load(jax.tree.map(lambda x: x[rows], self.to_host()), roster)
         self._all.set_roster(roster)
-        self._call("renew", new_episodes, split=(copied, source == FRESH, source == REST, roster))
+        self._call("renew", new_episodes, of_members=(copied, source == FRESH, source == REST, roster))
 
     def load(self, members: Member, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
         self._all.set_roster(roster)
-        self._call("load", split=(members, roster))
+        self._call("load", of_members=(members, roster))
 
     def shapes(self) -> Member:
         """Return the shapes and dtypes of `to_host()`, without running anything."""
         return self._all.shapes()
 
-    def _call(self, name: str, *same: Any, split: tuple = ()) -> list[Any]:
+    def _call(self, name: str, *same: Any, of_members: tuple = ()) -> list[Any]:
         """Call a method of the population of every process and return all results, in the order of the slots.
 
-        All processes get the arguments `same`. Of the arguments `split`, with leaves [M, ...], each gets its own rows.
+        All processes get the arguments `same`. Of those `of_members`, with leaves [M, ...], each gets its own rows.
         """
-        rows = [jax.tree.map(lambda x, s=span: x[s], split) for span in self._spans]
+        rows = [jax.tree.map(lambda x, s=slots: x[s], of_members) for slots in self._shares]
         for peer, of_peer in zip(self._peers, rows[1:], strict=True):
             peer.send({"call": name}, jax.tree.leaves((same, of_peer)))
         results = [getattr(self._own, name)(*same, *rows[0])]
@@ -103,7 +103,7 @@ class SharedPopulation:
         return results
 
 
-def spans(members: int, processes: int) -> list[slice]:
+def shares(members: int, processes: int) -> list[slice]:
     """Return the slots of each process: M slots in order, with sizes that differ by at most one."""
     ends = [members * n // processes for n in range(processes + 1)]
     return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
@@ -111,11 +111,11 @@ def spans(members: int, processes: int) -> list[slice]:
 
 def share(plan: Plan, group: Group) -> Plan:
     """Return the plan of the members that this process trains."""
-    span = spans(plan.members, group.size)[group.number]
-    members, wave = span.stop - span.start, plan.members_at_a_time
+    slots = shares(plan.members, group.size)[group.number]
+    members, wave = slots.stop - slots.start, plan.members_at_a_time
     return dataclasses.replace(
         plan,
-        roster=jax.tree.map(lambda x: x[span], plan.roster),
+        roster=jax.tree.map(lambda x: x[slots], plan.roster),
         waves=[slice(start, min(start + wave, members)) for start in range(0, members, wave)],
         placement=make_placement(
             min(members, wave),

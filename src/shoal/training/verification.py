@@ -43,7 +43,7 @@ class Verification:
     outcome: str  # "verified", "agrees to tolerance", "not confirmed", "differs" or "not verified"
     share: float
     checks: list[Check]
-    facts: dict[str, Any]  # where it was checked, and the hashes of the files
+    about: dict[str, Any]  # where it was checked, and the hashes of the files
 
     def __str__(self) -> str:
         rows = [f"{check.outcome:16}  {check.what}{f': {check.note}' * bool(check.note)}" for check in self.checks]
@@ -60,7 +60,7 @@ class Verification:
             "outcome": self.outcome,
             "share": self.share,
             "checks": [list(check) for check in self.checks],
-            **self.facts,
+            **self.about,
         }
 
 
@@ -93,7 +93,7 @@ def verify(run: Path | str, at_most: float = 5.0, seed: int = 0, trust_source: b
         else:
             more, share = Execution(folder, abouts, seed, trust_source).checks(60 * at_most)
             checks += more
-        result = Verification(folder.path, _outcome(checks, share), share, checks, _facts(folder))
+        result = Verification(folder.path, _outcome(checks, share), share, checks, _about(folder))
         folder.write_json(FILE, result.to_json())
     return result
 
@@ -116,7 +116,7 @@ def hashes_of(folder: RunFolder) -> dict[str, str]:
     return {str(f.relative_to(folder.path)): checkpoint.hash_of_file(f) for f in files if f.is_file()}
 
 
-def _facts(folder: RunFolder) -> dict[str, Any]:
+def _about(folder: RunFolder) -> dict[str, Any]:
     origin = provenance(0, 0, jax.local_devices()[:1])
     return {
         **{name: origin[name] for name in ("time", "packages", "cpu", "devices", "cores", "python")},

@@ -106,11 +106,11 @@ def lineage_chart(result: Result, slots: Sequence[int]) -> Chart:
     start, end = _times(result.curves)
     width = "slim" if len(slots) > 40 else ""
     bars = Pieces(start[record], row, end[record], row, width, scores[record, np.asarray(slots)[row]])
-    place = {slot: row for row, slot in enumerate(slots)}
+    row_of = {slot: row for row, slot in enumerate(slots)}
     line = lineage(lives, best_members(result.curves, 1)[0]["occupant"])
     copies = [life for life in lives.values() if life.parent in lives]
     copies = [life for life in copies if {life.slot, lives[life.parent].slot} <= {*slots}]
-    ends = [(start[life.records[0]], place[lives[life.parent].slot], place[life.slot]) for life in copies]
+    ends = [(start[life.records[0]], row_of[lives[life.parent].slot], row_of[life.slot]) for life in copies]
     x, origin, own = np.array(ends, float).reshape(-1, 3).T
     of_best = np.array([life.occupant in line for life in copies], bool)
     marks: list[Mark] = [

@@ -243,8 +243,8 @@ def _arrange(figure: Figure, drawing: Any, panels: list[Any]) -> None:
     drawing.set_size_inches(max(8.0, 2.6 * columns + 1.5), max(4.6, 2.4 * rows + 1))
     for axes in panels:
         if len(panels) == 1:
-            for place in ("left", "center", "right"):
-                axes.set_title("", loc=place)
+            for side in ("left", "center", "right"):
+                axes.set_title("", loc=side)
         axes.tick_params(labelsize=8)
         axes.xaxis.label.set_size(9)
         axes.yaxis.label.set_size(9)

@@ -154,11 +154,11 @@ def test_the_picture_shows_every_channel_in_its_color(game):
     picture, seen = env.render(state), np.asarray(observe(env, state))
     assert picture.shape == (240, 240, 3)
     colors = {tuple(color) for color in picture.reshape(-1, 3).tolist()}
-    shown = [look.color in colors for look in env.channels.values()]
+    shown = [style.color in colors for style in env.channels.values()]
     covered = {"trail"}  # at the start of Breakout it lies under the ball
     for name, is_shown, cells in zip(env.channels, shown, np.moveaxis(seen, -1, 0), strict=True):
         assert is_shown == cells.any() or name in covered
-    assert len({look.color for look in env.channels.values()}) >= len(env.channels) - 1
+    assert len({style.color for style in env.channels.values()}) >= len(env.channels) - 1
 
 
 @pytest.mark.parametrize("field, value", [("sticky_action_prob", 1.5), ("sticky_action_prob", -0.1), ("max_steps", 0)])

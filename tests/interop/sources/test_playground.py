@@ -40,7 +40,7 @@ def test_every_step_is_playgrounds_and_the_time_limit_truncates():
 
 def test_the_configuration_becomes_fields():
     env = shoal.make(f"playground/{NAME}", ctrl_dt=0.02)
-    assert env.max_steps == 1000 and env.impl == "jax" and env.facts.env.dt == 0.02
+    assert env.max_steps == 1000 and env.impl == "jax" and env.library.env.dt == 0.02
 
 
 def test_a_key_that_playground_uses_twice_is_reported():

@@ -14,7 +14,19 @@ from shoal.core.form import computed_once
 from shoal.core.registry import env
 from shoal.core.struct import Number, struct
 from shoal.envs.checks import check_range
-from shoal.envs.minatar.game import DOWN, LEFT, NOTHING, RIGHT, SIDE, UP, Game, GameState, Look, RowBits, one_cell
+from shoal.envs.minatar.game import (
+    DOWN,
+    LEFT,
+    NOTHING,
+    RIGHT,
+    SIDE,
+    UP,
+    ChannelStyle,
+    Game,
+    GameState,
+    RowBits,
+    one_cell,
+)
 from shoal.envs.minatar.lanes import lanes_to_rows
 from shoal.envs.minatar.nibbles import COUNT, ONES, equals, flag_at, hide_unflagged, repeated, select
 
@@ -79,10 +91,10 @@ class Asterix(Game):
 
     reset_every: ClassVar[int] = 40
     channels: ClassVar = {
-        "player": Look((102, 194, 255)),
-        "enemy": Look((224, 82, 82)),
-        "trail": Look((120, 120, 128), 0.35),
-        "gold": Look((250, 206, 80)),
+        "player": ChannelStyle((102, 194, 255)),
+        "enemy": ChannelStyle((224, 82, 82)),
+        "trail": ChannelStyle((120, 120, 128), 0.35),
+        "gold": ChannelStyle((250, 206, 80)),
     }
     minimal: ClassVar = (NOTHING, LEFT, UP, RIGHT, DOWN)
 

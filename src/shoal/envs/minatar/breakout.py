@@ -20,9 +20,9 @@ from shoal.envs.minatar.game import (
     NOTHING,
     RIGHT,
     SIDE,
+    ChannelStyle,
     Game,
     GameState,
-    Look,
     RowBits,
     one_cell,
 )
@@ -79,10 +79,10 @@ class Breakout(Game):
 
     reset_every: ClassVar[int] = 8
     channels: ClassVar = {
-        "paddle": Look((102, 194, 255)),
-        "ball": Look((255, 255, 255), 0.6),
-        "trail": Look((140, 140, 130), 0.4),
-        "brick": Look((214, 96, 70)),
+        "paddle": ChannelStyle((102, 194, 255)),
+        "ball": ChannelStyle((255, 255, 255), 0.6),
+        "trail": ChannelStyle((140, 140, 130), 0.4),
+        "brick": ChannelStyle((214, 96, 70)),
     }
     minimal: ClassVar = (NOTHING, LEFT, RIGHT)
 

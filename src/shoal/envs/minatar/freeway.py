@@ -14,7 +14,7 @@ from shoal.core.env import Key
 from shoal.core.registry import env
 from shoal.core.struct import Number, is_concrete, struct
 from shoal.envs.checks import check_range
-from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, Game, GameState, Look, RowBits, one_cell
+from shoal.envs.minatar.game import DOWN, NOTHING, SIDE, UP, ChannelStyle, Game, GameState, RowBits, one_cell
 from shoal.envs.minatar.lanes import lanes_to_rows
 from shoal.envs.minatar.nibbles import COUNT, ONES, Word, equals, flag_at, hide_unflagged, select
 
@@ -78,13 +78,13 @@ class Freeway(Game):
 
     reset_every: ClassVar[int] = 2000
     channels: ClassVar = {
-        "chicken": Look((255, 226, 92)),
-        "car": Look((224, 224, 232)),
-        "speed1": Look((255, 84, 84), 0.5),
-        "speed2": Look((255, 150, 70), 0.5),
-        "speed3": Look((196, 190, 80), 0.5),
-        "speed4": Look((84, 190, 120), 0.5),
-        "speed5": Look((80, 140, 220), 0.5),
+        "chicken": ChannelStyle((255, 226, 92)),
+        "car": ChannelStyle((224, 224, 232)),
+        "speed1": ChannelStyle((255, 84, 84), 0.5),
+        "speed2": ChannelStyle((255, 150, 70), 0.5),
+        "speed3": ChannelStyle((196, 190, 80), 0.5),
+        "speed4": ChannelStyle((84, 190, 120), 0.5),
+        "speed5": ChannelStyle((80, 140, 220), 0.5),
     }
     minimal: ClassVar = (NOTHING, UP, DOWN)
 

@@ -36,7 +36,7 @@ CELL_PIXELS = 24
 BOARD_COLOR, LINE_COLOR = (24, 26, 34), (48, 52, 66)
 
 
-class Look(NamedTuple):
+class ChannelStyle(NamedTuple):
     """How a channel is drawn: squares of `color` whose side is `size` of a cell. Small squares cover large ones."""
 
     color: tuple[int, int, int]
@@ -63,7 +63,7 @@ class Game(Env):
     the last action of the episode before it.
     """
 
-    channels: ClassVar[dict[str, Look]]  # the channels by MinAtar's names, in MinAtar's order
+    channels: ClassVar[dict[str, ChannelStyle]]  # the channels by MinAtar's names, in MinAtar's order
     minimal: ClassVar[tuple[int, ...]]  # the actions that this game uses, in MinAtar's numbers
 
     sticky_action_prob: Number = hyper(
@@ -123,10 +123,10 @@ class Game(Env):
             canvas.line([(line, 0), (line, SIDE)], LINE_COLOR, 0)
             canvas.line([(0, line), (SIDE, line)], LINE_COLOR, 0)
         layers = zip(np.moveaxis(np.asarray(self.observe(state)), -1, 0), self.channels.values(), strict=True)
-        for cells, look in sorted(reversed([*layers]), key=lambda layer: -layer[1].size):
+        for cells, style in sorted(reversed([*layers]), key=lambda layer: -layer[1].size):
             for y, x in np.argwhere(cells).tolist():
-                left, top, side = x + (1 - look.size) / 2, y + (1 - look.size) / 2, look.size
-                canvas.polygon(box(left, top + side, left + side, top), look.color)
+                left, top, side = x + (1 - style.size) / 2, y + (1 - style.size) / 2, style.size
+                canvas.polygon(box(left, top + side, left + side, top), style.color)
         return canvas.pixels()
 
     @property

@@ -23,16 +23,15 @@ from shoal.envs.minatar.game import (
     RIGHT,
     SIDE,
     UP,
+    ChannelStyle,
     Game,
     GameState,
-    Look,
     RowBits,
     one_cell,
 )
 from shoal.envs.minatar.seaquest_enemies import (
     Enemies,
     EnemyMove,
-    choose,
     enemy_rows,
     fire_guns,
     first_hit,
@@ -42,6 +41,7 @@ from shoal.envs.minatar.seaquest_enemies import (
     spawn_enemy,
     swim,
     swims_into,
+    tree_where,
 )
 from shoal.envs.minatar.slots import SlotMask
 
@@ -138,16 +138,16 @@ class Seaquest(Game):
 
     reset_every: ClassVar[int] = 14
     channels: ClassVar = {
-        "sub_front": Look((102, 194, 255)),
-        "sub_back": Look((58, 120, 178)),
-        "friendly_bullet": Look((255, 255, 255), 0.4),
-        "trail": Look((110, 116, 134), 0.3),
-        "enemy_bullet": Look((255, 120, 96), 0.4),
-        "enemy_fish": Look((230, 140, 70)),
-        "enemy_sub": Look((206, 70, 84)),
-        "oxygen_guage": Look((150, 226, 240), 0.7),
-        "diver_guage": Look((246, 214, 96), 0.45),
-        "diver": Look((246, 214, 96), 0.7),
+        "sub_front": ChannelStyle((102, 194, 255)),
+        "sub_back": ChannelStyle((58, 120, 178)),
+        "friendly_bullet": ChannelStyle((255, 255, 255), 0.4),
+        "trail": ChannelStyle((110, 116, 134), 0.3),
+        "enemy_bullet": ChannelStyle((255, 120, 96), 0.4),
+        "enemy_fish": ChannelStyle((230, 140, 70)),
+        "enemy_sub": ChannelStyle((206, 70, 84)),
+        "oxygen_guage": ChannelStyle((150, 226, 240), 0.7),
+        "diver_guage": ChannelStyle((246, 214, 96), 0.45),
+        "diver": ChannelStyle((246, 214, 96), 0.7),
     }
     minimal: ClassVar = (NOTHING, LEFT, UP, RIGHT, DOWN, FIRE)
 
@@ -248,7 +248,7 @@ def _spawn(state: SeaquestState, noise: UInt32[Array, ""]) -> SeaquestState:
     diver_appears = state.diver_timer == 0
     right, row = diver_from_bits(noise)
     new = Diver(jnp.where(right, 0, LAST), row + 1, right)
-    divers = choose(diver_appears, (new, state.divers[0]), state.divers)
+    divers = tree_where(diver_appears, (new, state.divers[0]), state.divers)
     return state.replace(
         enemies=enemies,
         divers=divers,
@@ -267,7 +267,7 @@ def _move_or_fire(state: SeaquestState, action: Int[Array, ""]) -> SeaquestState
         x=jnp.clip(x, 0, LAST),
         y=jnp.clip(y, 0, DEEPEST),
         faces_right=(state.faces_right | right) & ~left,
-        shots=choose(fires, (shot, state.shots[0]), state.shots),
+        shots=tree_where(fires, (shot, state.shots[0]), state.shots),
         shot_timer=jnp.where(fires, SHOT_COOL_DOWN, state.shot_timer),
     )
 

@@ -91,7 +91,7 @@ def spawn_enemy(
         bullets=push_flag(enemies.bullets, jnp.bool_(False)),
         bullet_x=push_number(enemies.bullet_x, jnp.int32(0)),
     )
-    return choose(appears, with_new, enemies)
+    return tree_where(appears, with_new, enemies)
 
 
 def enemy_from_bits(noise: UInt32[Array, ""]) -> tuple[Bool[Array, ""], Bool[Array, ""], Int[Array, ""]]:
@@ -99,7 +99,7 @@ def enemy_from_bits(noise: UInt32[Array, ""]) -> tuple[Bool[Array, ""], Bool[Arr
     return (noise & 1) != 0, noise >> 8 < (1 << 24) // 3, (noise >> 1 & 7).astype(jnp.int32)
 
 
-def choose(flag: Bool[Array, ""], yes, no):
+def tree_where(flag: Bool[Array, ""], yes, no):
     """Leaf by leaf, the values of `yes` if the flag is set, those of `no` otherwise."""
     return jax.tree.map(lambda y, n: jnp.where(flag, y, n), yes, no)
 

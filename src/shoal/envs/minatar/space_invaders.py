@@ -21,9 +21,9 @@ from shoal.envs.minatar.game import (
     NOTHING,
     RIGHT,
     SIDE,
+    ChannelStyle,
     Game,
     GameState,
-    Look,
     RowBits,
     one_cell,
 )
@@ -106,12 +106,12 @@ class SpaceInvaders(Game):
 
     reset_every: ClassVar[int] = 25
     channels: ClassVar = {
-        "cannon": Look((102, 194, 255)),
-        "alien": Look((120, 200, 110)),
-        "alien_left": Look((46, 120, 60), 0.3),
-        "alien_right": Look((214, 240, 140), 0.3),
-        "friendly_bullet": Look((255, 255, 255), 0.4),
-        "enemy_bullet": Look((240, 96, 96), 0.5),
+        "cannon": ChannelStyle((102, 194, 255)),
+        "alien": ChannelStyle((120, 200, 110)),
+        "alien_left": ChannelStyle((46, 120, 60), 0.3),
+        "alien_right": ChannelStyle((214, 240, 140), 0.3),
+        "friendly_bullet": ChannelStyle((255, 255, 255), 0.4),
+        "enemy_bullet": ChannelStyle((240, 96, 96), 0.5),
     }
     minimal: ClassVar = (NOTHING, LEFT, RIGHT, FIRE)
 

@@ -16,8 +16,8 @@ from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
 from shoal.interop.foreign import (
-    Facts,
     ForeignEnv,
+    LibraryEnv,
     Outcome,
     arguments_of,
     checked_name,
@@ -39,11 +39,11 @@ class BraxEnv(ForeignEnv):
     constants: ClassVar[tuple[str, ...]] = ()  # the fields that are attributes of Brax's environment
 
     @classmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Make the environment, and trace its reset for the shapes of observations."""
         env = _brax(cls.name).get_environment(cls.id, **options)
         obs = jax.eval_shape(env.reset, make_key(0)).obs
-        return Facts(env, unbounded(obs), Box(-1.0, 1.0, (env.action_size,)), LIMIT)
+        return LibraryEnv(env, unbounded(obs), Box(-1.0, 1.0, (env.action_size,)), LIMIT)
 
     def noise(self, key: Key) -> None:
         """No noise: Brax's steps are deterministic."""
@@ -60,7 +60,7 @@ class BraxEnv(ForeignEnv):
 
     def _env(self) -> Any:
         """Brax's environment with the values of the fields."""
-        env = copy.copy(self.facts.env)
+        env = copy.copy(self.library.env)
         for name in self.constants:
             setattr(env, f"_{name}", getattr(self, name))
         return env

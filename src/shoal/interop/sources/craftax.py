@@ -11,7 +11,7 @@ import jax
 
 from shoal.core.errors import need
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, checked_name
+from shoal.interop.foreign import ForeignEnv, LibraryEnv, checked_name
 from shoal.interop.gymnax_calls import ParamsEnv, declare_with_params
 
 IDS = (
@@ -31,7 +31,7 @@ class CraftaxEnv(ParamsEnv):
     limit_terminates: ClassVar[bool] = True
 
     @classmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Make the environment and describe it."""
         return cls.describe(_made(cls.id))
 

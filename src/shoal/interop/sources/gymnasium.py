@@ -27,7 +27,7 @@ FIRST = ("observation", "info")
 LATER = ("observation", "reward", "terminated", "truncated", "info")
 
 
-class Facts(NamedTuple):
+class Properties(NamedTuple):
     """The properties of an environment of Gymnasium that are known before it runs."""
 
     observation_space: Space
@@ -53,10 +53,10 @@ class GymnasiumEnv(HostEnv):
     max_steps: Number | None = None
 
     def __post_init__(self) -> None:
-        facts = facts_of(self.id, self.options)
-        object.__setattr__(self, "has_mask", facts.has_mask)
+        known = properties_of(self.id, self.options)
+        object.__setattr__(self, "has_mask", known.has_mask)
         if self.max_steps is None:
-            object.__setattr__(self, "max_steps", facts.limit)
+            object.__setattr__(self, "max_steps", known.limit)
         super().__post_init__()
 
     def open(self) -> "GymnasiumSimulator":
@@ -71,12 +71,12 @@ class GymnasiumEnv(HostEnv):
     @property
     def code(self) -> tuple[str, ...]:
         """The files with the classes of the environment and its wrappers."""
-        return facts_of(self.id, self.options).code
+        return properties_of(self.id, self.options).code
 
     @property
     def has_pictures(self) -> bool:
         """Whether the environment knows the render mode "rgb_array"."""
-        return facts_of(self.id, self.options).has_pictures
+        return properties_of(self.id, self.options).has_pictures
 
     def open_to_draw(self) -> "GymnasiumSimulator":
         """Start the environment with the render mode "rgb_array"."""
@@ -85,12 +85,12 @@ class GymnasiumEnv(HostEnv):
     @property
     def observation_space(self) -> Space:
         """The space of observations, in shoal's terms."""
-        return facts_of(self.id, self.options).observation_space
+        return properties_of(self.id, self.options).observation_space
 
     @property
     def action_space(self) -> Space:
         """The space of actions, in shoal's terms."""
-        return facts_of(self.id, self.options).action_space
+        return properties_of(self.id, self.options).action_space
 
 
 class GymnasiumSimulator:
@@ -172,7 +172,7 @@ def entry(name: str) -> Entry:
             importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise _unknown(name, error) from error
-    facts_of(name, ())
+    properties_of(name, ())
     return Entry(f"gymnasium/{name}", GymnasiumEnv, {"id": name}, f"Gymnasium's {name}, stepped by Python")
 
 
@@ -184,7 +184,7 @@ def source_of(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def facts_of(name: str, options: tuple) -> Facts:
+def properties_of(name: str, options: tuple) -> Properties:
     """Make the environment once, to read its spaces and its time limit."""
     env = _made(name, options, None)
     try:
@@ -195,7 +195,7 @@ def facts_of(name: str, options: tuple) -> Facts:
         _, mask = GymnasiumSimulator(env).reset(0)
         limit = env.spec.max_episode_steps if env.spec else None
         has_pictures = "rgb_array" in (env.metadata.get("render_modes") or ())
-        return Facts(*spaces, limit, mask is not None, has_pictures, tuple(_files(env)))
+        return Properties(*spaces, limit, mask is not None, has_pictures, tuple(_files(env)))
     finally:
         env.close()
 

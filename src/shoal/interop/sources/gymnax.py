@@ -12,7 +12,7 @@ import jax
 
 from shoal.core.errors import need
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, arguments_of, checked_name
+from shoal.interop.foreign import ForeignEnv, LibraryEnv, arguments_of, checked_name
 from shoal.interop.gymnax_calls import ParamsEnv, declare_with_params
 
 
@@ -21,7 +21,7 @@ class GymnaxEnv(ParamsEnv):
     """An environment of gymnax."""
 
     @classmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Make the environment and describe it."""
         arguments = {name: value for name, value in options.items() if name not in cls.params}
         return cls.describe(_gymnax(cls.name).make(cls.id, **arguments)[0])

@@ -19,9 +19,9 @@ from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Discrete, MultiDiscrete, Space
 from shoal.core.struct import struct
 from shoal.interop.foreign import (
-    Facts,
     ForeignEnv,
     ForeignState,
+    LibraryEnv,
     Outcome,
     arguments_of,
     box,
@@ -39,7 +39,7 @@ class JumanjiEnv(ForeignEnv):
     """An environment of Jumanji for one agent."""
 
     @classmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Make the environment, and trace its reset for the shapes of observations and masks."""
         env = _jumanji(cls.name).make(cls.id, **options)
         _, step = jax.eval_shape(env.reset, make_key(0))
@@ -48,22 +48,22 @@ class JumanjiEnv(ForeignEnv):
         obs = _as_dict(step.observation)
         mask = obs.pop(MASK, None) if isinstance(obs, dict) else None
         actions = _action_space(env.action_spec, mask, cls.name)
-        return Facts(env, unbounded(obs), actions, getattr(env, "time_limit", None))
+        return LibraryEnv(env, unbounded(obs), actions, getattr(env, "time_limit", None))
 
     def noise(self, key: Key) -> None:
         """No noise: Jumanji keeps a key in its state."""
 
     def begin(self, key: Key) -> tuple[Any, Any]:
         """Call `reset`."""
-        inner, step = self.facts.env.reset(key)
+        inner, step = self.library.env.reset(key)
         return inner, _as_dict(step.observation)
 
     def proceed(self, inner: Any, action: Any, key: Key | None) -> Outcome:
         """Call `step`."""
-        nvec = tuple(np.ravel(getattr(self.facts.env.action_spec, "num_values", ())).tolist())
+        nvec = tuple(np.ravel(getattr(self.library.env.action_spec, "num_values", ())).tolist())
         if len(nvec) > 1 and isinstance(self.action_space, Discrete):
             action = jnp.stack(jnp.unravel_index(action, nvec))
-        inner, step = self.facts.env.step(inner, action)
+        inner, step = self.library.env.step(inner, action)
         return Outcome(inner, _as_dict(step.observation), step.reward, step.last() & (step.discount == 0))
 
     def observe(self, state: ForeignState) -> Any:

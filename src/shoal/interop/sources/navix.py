@@ -13,7 +13,7 @@ from shoal.core.errors import need
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Discrete
 from shoal.core.struct import static, struct
-from shoal.interop.foreign import Facts, ForeignEnv, Outcome, box, checked_name, declare
+from shoal.interop.foreign import ForeignEnv, LibraryEnv, Outcome, box, checked_name, declare
 
 OBSERVATIONS = (
     "symbolic_first_person",
@@ -33,7 +33,7 @@ class NavixEnv(ForeignEnv):
     observation: str = static("symbolic_first_person", choices=OBSERVATIONS)
 
     @classmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Make the environment, and trace its reset for the shape of observations."""
         navix = _navix(cls.name)
         if options["observation"] not in OBSERVATIONS:
@@ -43,19 +43,20 @@ class NavixEnv(ForeignEnv):
         env = navix.make(cls.id, observation_fn=getattr(navix.observations, options["observation"]))
         obs = jax.eval_shape(env.reset, make_key(0)).observation
         space = env.observation_space
-        return Facts(env, box(space.minimum, space.maximum, obs), Discrete(len(env.action_set)), int(env.max_steps))
+        observations = box(space.minimum, space.maximum, obs)
+        return LibraryEnv(env, observations, Discrete(len(env.action_set)), int(env.max_steps))
 
     def noise(self, key: Key) -> None:
         """No noise: NAVIX keeps a key in its state."""
 
     def begin(self, key: Key) -> tuple[Any, Any]:
         """Call `reset`."""
-        inner = self.facts.env.reset(key)
+        inner = self.library.env.reset(key)
         return inner, inner.observation
 
     def proceed(self, inner: Any, action: Any, key: Key | None) -> Outcome:
         """Call `_step`, the step without NAVIX's reset in the step after an end."""
-        inner = self.facts.env._step(inner, action)
+        inner = self.library.env._step(inner, action)
         return Outcome(inner, inner.observation, inner.reward, inner.is_termination())
 
 

@@ -14,7 +14,7 @@ from shoal.core.errors import need
 from shoal.core.keys import Key, make_key
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
-from shoal.interop.foreign import Facts, ForeignEnv, Outcome, checked_name, declare, plain_options, unbounded
+from shoal.interop.foreign import ForeignEnv, LibraryEnv, Outcome, checked_name, declare, plain_options, unbounded
 
 LIMIT = "episode_length"
 
@@ -26,24 +26,24 @@ class PlaygroundEnv(ForeignEnv):
     reset_every: ClassVar[int] = 100
 
     @classmethod
-    def look(cls, options: Mapping[str, Any]) -> Facts:
+    def make_library_env(cls, options: Mapping[str, Any]) -> LibraryEnv:
         """Load the environment, and trace its reset for the shapes of observations."""
         env = _playground(cls.name).registry.load(cls.id, config_overrides=dict(options))
         obs = jax.eval_shape(env.reset, make_key(0)).obs
         limit = int(env._config[LIMIT]) // int(env._config.get("action_repeat", 1))
-        return Facts(env, unbounded(obs), Box(-1.0, 1.0, (env.action_size,)), limit)
+        return LibraryEnv(env, unbounded(obs), Box(-1.0, 1.0, (env.action_size,)), limit)
 
     def noise(self, key: Key) -> None:
         """No noise: Playground keeps a key in its state."""
 
     def begin(self, key: Key) -> tuple[Any, Any]:
         """Call `reset`."""
-        inner = self.facts.env.reset(key)
+        inner = self.library.env.reset(key)
         return inner, inner.obs
 
     def proceed(self, inner: Any, action: Any, key: Key | None) -> Outcome:
         """Call `step`."""
-        inner = self.facts.env.step(inner, action)
+        inner = self.library.env.step(inner, action)
         return Outcome(inner, inner.obs, inner.reward, inner.done)
 
 
