@@ -11,7 +11,7 @@ from shoal.core.keys import make_key
 from shoal.core.secrets import redacted
 from shoal.specs.changes import with_whole_numbers
 from shoal.specs.describe import Described
-from shoal.specs.settings import join, split
+from shoal.specs.settings import join, separate
 from shoal.tracking.text import duration
 from shoal.training.layers import layers
 from shoal.training.plan import Plan
@@ -71,7 +71,7 @@ def describe_study(planned: "PlannedStudy") -> str:
     run, plan = spec.run, groups[0].plan
     members = spec.trials * run.seeds
     fixed = {path: value for path, value in join(run.fields, run.env_fields).items() if path not in spec.search}
-    fields, env_fields = split(fixed)
+    fields, env_fields = separate(fixed)
     rows = [
         ("folder", f"{planned.folder.path}"),
         ("agent", f"{run.agent}  {_words(with_whole_numbers(fields))}"),
