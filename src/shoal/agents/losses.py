@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from shoal.core.struct import Struct
-from shoal.core.user_code import in_short, line_of_function, line_raised
+from shoal.core.user_functions import call_of, field_and_name, result_in_words, result_shapes
 
 
 def chosen_loss(field: str, choice: str | Callable | Struct, table: Mapping[str, Callable]) -> Callable:
@@ -25,12 +25,12 @@ def chosen_loss(field: str, choice: str | Callable | Struct, table: Mapping[str,
         return choice
     names = [*inspect.signature(next(iter(table.values()))).parameters]
     sample = jax.ShapeDtypeStruct((7,), jnp.float32)
-    examples = [jax.ShapeDtypeStruct((), jnp.float32) if name == "clip" else sample for name in names]
-    result = _traced(field, choice, names, examples)
+    examples = {name: jax.ShapeDtypeStruct((), jnp.float32) if name == "clip" else sample for name in names}
+    result = result_shapes(field, choice, examples)
     if getattr(result, "shape", None) != sample.shape:
         raise ValueError(
-            f"{_given(field, choice)} returns {_kind(result)} for a minibatch [7]: {_call(field, names)} returns one "
-            "loss for each sample, without mean() or sum(). The agent averages."
+            f"{field_and_name(field, choice)} returns {result_in_words(result)} for a minibatch [7]: "
+            f"{call_of(field, names)} returns one loss for each sample, without mean() or sum(). The agent averages."
         )
     return choice
 
@@ -42,65 +42,15 @@ def check_term(field: str, term: Any, examples: Mapping[str, Any]) -> None:
     """
     _check_callable(field, term)
     if not callable(term):
-        raise TypeError(f"{field}={term!r:.60} is no function: write {_call(field, [*examples])}.")
-    result = _traced(field, term, [*examples], [*examples.values()])
+        raise TypeError(f"{field}={term!r:.60} is no function: write {call_of(field, [*examples])}.")
+    result = result_shapes(field, term, examples)
     if getattr(result, "shape", None) != () or not jnp.issubdtype(result.dtype, jnp.floating):
         raise ValueError(
-            f"{_given(field, term)} returns {_kind(result)}: {_call(field, [*examples])} returns one number for the "
-            f"whole minibatch, such as a mean over its samples."
+            f"{field_and_name(field, term)} returns {result_in_words(result)}: {call_of(field, [*examples])} returns "
+            f"one number for the whole minibatch, such as a mean over its samples."
         )
-
-
-def _traced(field: str, function: Callable, names: list[str], examples: list[Any]) -> Any:
-    """Return the shapes of the result of a function of the user. Raises TypeError if it cannot be traced."""
-    given, call = _given(field, function), _call(field, names)
-    _check_signature(function, names, given, call)
-    try:
-        return jax.eval_shape(function, *examples)
-    except Exception as error:
-        where = line_raised(error)
-        raise TypeError(f"{given}: {_cause(error)}{f' ({where})' if where else ''}. Write {call}.") from error
 
 
 def _check_callable(field: str, choice: Any) -> None:
     if isinstance(choice, Struct) and not callable(choice):
         raise TypeError(f"{field}={type(choice).__name__} cannot be called: its class needs `__call__`.")
-
-
-def _given(field: str, function: Callable) -> str:
-    """Return the field with the name of its function, and its file and line where they are known."""
-    at = line_of_function(function)
-    return f"{field}={getattr(function, '__name__', type(function).__name__)}{f' in {at}' if at else ''}"
-
-
-def _call(field: str, names: list[str]) -> str:
-    return f"{field}({', '.join(names)})"
-
-
-def _kind(result: Any) -> str:
-    """Return what a traced function returns, in words."""
-    if not hasattr(result, "shape"):
-        return f"a {type(result).__name__}"
-    if result.shape:
-        return f"an array {list(result.shape)}"
-    return "one number" if jnp.issubdtype(result.dtype, jnp.floating) else f"a number of {result.dtype}"
-
-
-def _check_signature(function: Callable, names: list[str], given: str, call: str) -> None:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # of a compiled function
-        return
-    try:
-        signature.bind(*names)
-    except TypeError as error:
-        raise TypeError(f"{given}: write {call}. It has the arguments {signature}: {error}.") from error
-
-
-def _cause(error: Exception) -> str:
-    """Return why a loss cannot be traced."""
-    if isinstance(error, jax.errors.TracerBoolConversionError) or "truth value of an array" in str(error).lower():
-        return "`if`, `and` and `while` cannot read arrays here: use jnp.where"
-    if isinstance(error, jax.errors.TracerArrayConversionError):
-        return "a NumPy function cannot read arrays of JAX here: use jnp in place of np"
-    return f"it raises {in_short(error).rstrip('.')}"
