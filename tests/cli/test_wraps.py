@@ -9,7 +9,8 @@ import pytest
 from commands import MY_ENV, refused, say
 from shoal.cli.main import main
 from shoal.cli.train import train_parser
-from shoal.specs.describe import Described, build
+from shoal.cli.wraps import env_of
+from shoal.specs.describe import Described, build, describe
 from shoal.studies.throughput import Throughput
 from tiny import FLAGS
 
@@ -40,6 +41,19 @@ def test_a_wrapper_field_takes_words_lists_and_functions():
     assert hidden.components == (1, 3) and hidden.observation_space.shape == (2,)
     clipped = read("CartPole-v1", "--wrap", "TransformReward:function=jax.numpy:tanh").named["env"]
     assert clipped.function is build(Described("function", "jax.numpy:tanh"))
+
+
+def test_fields_for_functions_take_names_and_functions_of_a_file(tmp_path):
+    (tmp_path / "bonus.py").write_text("def right(before, after, action):\n    return after.x - before.x + 0.0\n")
+    flags = ["--env.reward", "own+bonus.py:right", "--env.done", "door-opened", "--env.view=full"]
+    line = read("MiniGrid-DoorKey-5x5-v0", *flags)
+    (own, function), fixed = line.env.fixed["reward"], line.env.fixed
+    assert own == "own" and function.__name__ == "right" and (fixed["done"], fixed["view"]) == ("door-opened", "full")
+    env = env_of(line)
+    assert env.reward == ("own", function) and env.observation_space["image"].shape == (5, 5, 3)
+    assert describe(env).fields["reward"][1] == Described("function", f"{tmp_path / 'bonus.py'}:right")
+    assert read("MiniGrid-DoorKey-5x5-v0", "--env.reward", "none").env.fixed == {"reward": None}
+    assert read("MiniGrid-DoorKey-5x5-v0", "--env.done", "own,never").env.sweep == {"done": ["own", "never"]}
 
 
 def test_a_user_wrapper_is_named_by_its_file(tmp_path):

@@ -10,13 +10,13 @@ import pytest
 from shoal.grid.cells import (
     COLORS,
     EMPTY,
-    HIGHEST,
     OBJECTS,
     STATES,
     UNSEEN,
     WALL,
     cell,
     color_of,
+    highest,
     inside_of,
     is_a,
     is_portable,
@@ -47,7 +47,7 @@ def test_numbers_and_names_are_minigrids():
     assert {name: i for i, name in enumerate(OBJECTS)} == constants.OBJECT_TO_IDX
     assert {name: i for i, name in enumerate(COLORS)} == constants.COLOR_TO_IDX
     assert {name: i for i, name in enumerate(STATES)} == constants.STATE_TO_IDX
-    assert HIGHEST == (10, 5, 2)
+    assert highest() == (10, 5, 2)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,11 @@ import shoal
 import shoal.gym
 from shoal.core.keys import make_key
 from shoal.core.registry import ENVS
+from shoal.core.struct import struct
+from shoal.grid.cells import cell
+from shoal.grid.layout import empty_room
+from shoal.grid.level import GridState, SquareLevel, begin
+from shoal.grid.new_kinds import NewKind
 from shoal.interop.gymnasium_env import ShoalEnv
 from shoal.interop.gymnasium_ids import gymnasium_id
 from shoal.interop.gymnasium_vector import ShoalVectorEnv
@@ -170,6 +175,28 @@ def test_gymnasiums_vector_wrappers_work():
         infos = env.step(env.action_space.sample())[-1]
         lengths += [info["episode"]["l"] for info in infos if "episode" in info]
     assert len(lengths) >= 8 and np.mean(lengths) > 8
+
+
+@struct
+class Coins(SquareLevel):
+    """A room with a coin in its corner, which MiniGrid does not have."""
+
+    kinds = (NewKind("coin", 11, portable=True),)
+    task = "get the coin"
+    time_limit = property(lambda self: 20)
+
+    def init(self, key):
+        del key
+        grid = empty_room(*self.shape)
+        grid[1, 1] = cell(self.kinds[0], "yellow")
+        return GridState(**begin(grid, 2, 2, 0))
+
+
+def test_texts_of_missions_name_the_objects_that_a_level_declares():
+    env = TextMissions(ShoalEnv(Coins()))
+    obs, _ = env.reset(seed=0)
+    assert obs["mission"] == "get the coin" and env.observation_space.contains(obs)
+    assert obs["image"].max() == 11
 
 
 def test_missions_can_be_texts_for_the_wrappers_of_minigrid():

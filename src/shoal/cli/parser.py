@@ -83,6 +83,7 @@ class Flag(NamedTuple):
     file: bool = False  # whether the value is the path of a file
     ranges: bool = False  # whether the value is a list of hyperparameters, each with a range or without
     may_be_none: bool = False
+    function: bool = False  # whether the value is the name of a function, or MODULE:FUNCTION, or several of these
 
 
 # {"agent": "ppo", "env": FrameStack(...)}: registered names or values; an empty name where the line has none.
@@ -371,7 +372,7 @@ def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_sta
     names, file = info.names, info.file
     if isinstance(default, str) and not (is_static or names or file):
         return None  # the environment inside a wrapper, by name
-    if default is dataclasses.MISSING or (is_static and default is None):
+    if default is dataclasses.MISSING or (is_static and default is None and not info.function):
         return None  # a network, a space
     if not (file or isinstance(default, (str, bool, int, float, tuple, type(None)))):
         return None  # an array, a function
@@ -380,13 +381,15 @@ def _flag(prefix: str, path: str, field: dataclasses.Field, default: Any, is_sta
     option = f"--{prefix}{path.replace('_', '-')}"
     may_be_none = default is None or type(None) in get_args(field.type)
     about = _help(info, default)
-    return Flag(option, path, default, is_static, about, names, file, info.ranges, may_be_none)
+    return Flag(option, path, default, is_static, about, names, file, info.ranges, may_be_none, info.function)
 
 
 def _read(flag: Flag, text: str) -> Any:
     from shoal.core.schedules import is_written
 
     default = flag.default
+    if flag.function:
+        return None if text == "none" else _functions(text)
     if is_written(text) and not flag.file and not isinstance(default, (str, tuple)):
         if flag.static:
             raise ValueError(f"{flag.option} {short(text)}: it shapes the program, so it cannot change in a run.")
@@ -418,6 +421,14 @@ def _read(flag: Flag, text: str) -> Any:
     except ValueError:
         word = _word(default)
         raise ValueError(f"{flag.option} {short(text)} is not {_kind(flag)}. The default is {word}.") from None
+
+
+def _functions(text: str) -> Any:
+    """The names and functions in a text such as `own+my_file.py:bonus`: one, or a tuple of several."""
+    from shoal.specs.describe import function_of
+
+    found = [function_of(full_path(part)) if ":" in part else part for part in text.split("+")]
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 def _holds_reals(default: tuple) -> bool:
@@ -454,6 +465,8 @@ def _metavar(flag: Flag) -> str:
         return "PATH[=RANGE],..."
     if isinstance(flag.default, tuple) or flag.file:
         return "FILE" if flag.file else "N,N"
+    if flag.function:
+        return "NAME+FILE.py:FUNCTION"
     kind = "BOOL" if isinstance(flag.default, bool) else "WORD" if isinstance(flag.default, str) else "X"
     return kind if flag.option.startswith("--selector.") else f"{kind}[,{kind}]"
 

@@ -59,6 +59,7 @@ class FieldInfo:
     file: bool = False  # it may hold the path of a file with arrays
     stacked: bool = False  # it holds a stack of structs, whose leaves have an axis that is no sweep
     ranges: bool = False  # it holds ranges by path
+    function: bool = False  # it may hold a function, or a tuple of names and functions
 
     def field(self, default: Any = dataclasses.MISSING, **options: Any) -> Any:
         """Return a field of a dataclass with this information."""
@@ -73,9 +74,18 @@ def info_of(field: dataclasses.Field) -> FieldInfo:
 _PLAIN = FieldInfo()
 
 
-def static(default: Any = dataclasses.MISSING, *, choices: tuple | None = None, help: str = "") -> Any:  # noqa: A002
-    """Declare a field that shapes the program. Its value must be hashable. `choices` are the values worth searching."""
-    return FieldInfo(help=help, static=True, choices=choices).field(default)
+def static(
+    default: Any = dataclasses.MISSING,
+    *,
+    choices: tuple | None = None,
+    function: bool = False,
+    help: str = "",  # noqa: A002
+) -> Any:
+    """Declare a field that shapes the program. Its value must be hashable. `choices` are the values worth searching.
+
+    `function`: the field may hold a function or a name of one, or a tuple of these.
+    """
+    return FieldInfo(help=help, static=True, choices=choices, function=function).field(default)
 
 
 def part(

@@ -16,6 +16,7 @@ from shoal.grid.cells import (
     STATE_BITS,
     STATE_SHIFT,
     Cell,
+    Kinds,
     color_of,
     inside_of,
     is_a,
@@ -41,13 +42,14 @@ def turned(direction: Int[Array, ""], action: Int[Array, ""]) -> Int[Array, ""]:
 
 
 def interact(
-    front: UInt16[Array, ""], carrying: UInt16[Array, ""], action: Int[Array, ""]
+    front: UInt16[Array, ""], carrying: UInt16[Array, ""], action: Int[Array, ""], kinds: Kinds = ()
 ) -> tuple[UInt16[Array, ""], UInt16[Array, ""]]:
     """Apply pickup, drop or toggle: (the cell in front, the carried object) after the action.
 
-    The agent can pick something up only if it carries nothing, and drop only into an empty cell.
+    The agent can pick something up only if it carries nothing, and drop only into an empty cell. `kinds` are those that
+    the level declares; toggling does nothing to them.
     """
-    picks = (action == PICKUP) & is_portable(front) & (carrying == EMPTY)
+    picks = (action == PICKUP) & is_portable(front, kinds) & (carrying == EMPTY)
     drops = (action == DROP) & (front == EMPTY)  # if the agent carries nothing, EMPTY replaces EMPTY
     after = jnp.where(action == TOGGLE, toggled(front, carrying), front)
     after = jnp.where(picks, EMPTY, jnp.where(drops, carrying, after))

@@ -11,7 +11,7 @@ from shoal.core.errors import CheckError
 from shoal.core.keys import Key, make_key
 from shoal.core.kinds import checked_kinds
 from shoal.grid.actions import cell_at
-from shoal.grid.cells import OBJECTS, WALL, is_a, is_walkable, object_of
+from shoal.grid.cells import WALL, is_a, is_walkable, name_of
 from shoal.grid.level import GridState, Level
 
 
@@ -44,8 +44,8 @@ def _check_state(level: Level, state: GridState, where: str) -> None:
     if state.grid.shape != level.shape:
         raise CheckError(f"{where}: the grid is {state.grid.shape}, but the level says shape={level.shape}.")
     x, y, here = int(state.x), int(state.y), cell_at(state.grid, state.x, state.y, WALL)
-    if not is_walkable(here) or is_a(here, "goal") or is_a(here, "lava"):
+    if not is_walkable(here, level.kinds) or is_a(here, "goal") or is_a(here, "lava"):
         raise CheckError(
-            f"{where}: the agent starts at ({x}, {y}), in a cell that holds {OBJECTS[int(object_of(here))]}: choose "
+            f"{where}: the agent starts at ({x}, {y}), in a cell that holds {name_of(here, level.kinds)}: choose "
             "one that is empty."
         )

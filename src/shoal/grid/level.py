@@ -11,13 +11,16 @@ from jaxtyping import Array, Bool, Float, Int, UInt8, UInt16
 
 from shoal.core.env import Env, Key, State, Transition
 from shoal.core.keys import make_key
-from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete
+from shoal.core.spaces import Dict, Discrete, MultiDiscrete
 from shoal.core.struct import Number, Struct, leaf_dtypes, static, struct
 from shoal.grid.actions import ACTIONS, FORWARD, cell_at, heading, interact, turned, with_cell
-from shoal.grid.cells import EMPTY, HIGHEST, WALL, is_a, is_walkable
+from shoal.grid.cells import EMPTY, WALL, highest, is_a, is_walkable
+from shoal.grid.new_kinds import NewKinds, after_action, before_action, check_hooks, check_kinds
 from shoal.grid.picture import view_picture, whole_picture
+from shoal.grid.tasks import EVENTS, OWN, REWARDS, check_chosen, check_results, end_of, reward_of
 from shoal.grid.view import check_view_size, partial_view
-from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, MINIGRID_SIZE, decode, encode
+from shoal.grid.views import VIEWS, View, chosen_view
+from shoal.grid.words import LONGEST_SLOT, LONGEST_WORD, MINIGRID_SIZE, decode, encode, vocabulary
 
 Value = TypeVar("Value")
 
@@ -41,7 +44,8 @@ class Level(Env):
     """A grid environment with MiniGrid's actions and observations.
 
     A subclass defines `init` (the generator), `shape` and `time_limit`, and if the level has a task of its own, `judge`
-    (or `advance_task`) and `mission`.
+    (or `advance_task`) and `mission`. It may declare objects that MiniGrid does not have: `kinds`. The fields `reward`,
+    `done` and `view` replace the level's own: see `grid/tasks.py` and `grid/views.py`.
 
     Action: Discrete(7). Compiled code cannot raise an error for any other action: the agent then does nothing.
 
@@ -83,6 +87,8 @@ class Level(Env):
     vocabulary_size: ClassVar[int] = MINIGRID_SIZE
     # The action space has the first `num_actions` of `ACTIONS`.
     num_actions: ClassVar[int] = len(ACTIONS)
+    # Objects that MiniGrid does not have.
+    kinds: ClassVar[NewKinds] = ()
 
     view_size: int = static(7, help="side of the agent's view in cells: odd, from 3 to 31")
     tile_size: int = static(32, help="side of a cell in pictures, in pixels")
@@ -92,6 +98,9 @@ class Level(Env):
     agent_pov: bool = static(False, choices=(False, True), help="whether pictures show only the agent's view")
     see_through_walls: bool = static(False, choices=(False, True), help="whether the agent sees the cells behind walls")
     max_steps: Number | None = None  # steps after which an episode is truncated; None: the level's own limit
+    reward: Any = static(None, function=True, help=f"a function, or names of {', '.join((OWN, *REWARDS))}")
+    done: Any = static(None, function=True, help=f"a function, or names of {', '.join((OWN, *EVENTS))}")
+    view: Any = static(None, function=True, help=f"a function, or one of {', '.join(VIEWS)}: the image")
 
     _has_own_limit: ClassVar[bool] = False  # True in a level that was made without `max_steps`; JAX's copies lack it
 
@@ -99,9 +108,24 @@ class Level(Env):
         check_view_size(self.view_size)
         if self.tile_size < 1:
             raise ValueError(f"tile_size={self.tile_size} shows nothing: a cell needs at least 1 pixel.")
+        if self.kinds:
+            check_kinds(type(self).__name__, self.kinds, self.grid_changes)
+        for field, ready in (("reward", (OWN, *REWARDS)), ("done", (OWN, *EVENTS)), ("view", VIEWS)):
+            if getattr(self, field) is not None:
+                check_chosen(field, getattr(self, field), ready, several=field != "view")
         if self.max_steps is None:
             object.__setattr__(self, "max_steps", self.time_limit)
             object.__setattr__(self, "_has_own_limit", True)
+
+    def _check_last(self) -> None:
+        """Raise TypeError or ValueError for functions of the user that return something else than they should."""
+        super()._check_last()
+        if self.kinds:
+            check_hooks(self.kinds, self._state_shapes)
+        if self.reward is not None or self.done is not None:
+            check_results(self.reward, self.done, self._state_shapes)
+        if self.view is not None:
+            self._view.space(self)
 
     def replace(self: Value, **changes: Any) -> Value:
         """A copy with some fields changed. Raises TypeError for a field that the level does not have.
@@ -142,14 +166,12 @@ class Level(Env):
     def mission(self, state: GridState) -> UInt8[Array, "L"]:
         """The task as word numbers [L]; `mission_text` is the same as text. Default: `task`."""
         del state
-        return jnp.asarray(encode(self.task))
+        return jnp.asarray(encode(self.task, kinds=self.kinds))
 
     @property
     def mission_length(self) -> int:
         """The number of words of a mission, L, padding included. Default: read from the shape of `mission`."""
-        numbers, structure = jax.tree.flatten(self)
-        dtypes = jax.tree.leaves(leaf_dtypes(self))
-        return _mission_length(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
+        return self._first_shapes[1].shape[0]
 
     @property
     def mission_differs(self) -> bool:
@@ -159,9 +181,10 @@ class Level(Env):
     @property
     def longest_mission(self) -> int:
         """An upper bound of the number of characters of a mission, from the longest words that its slots may hold."""
+        names = [len(kind.name) for kind in self.kinds]
         if not self.task and self.mission_differs:
-            return self.mission_length * (LONGEST_WORD + 1) - 1
-        return len(self.task.replace("{}", " " * LONGEST_SLOT))
+            return self.mission_length * (max(LONGEST_WORD, *names, 0) + 1) - 1
+        return len(self.task.replace("{}", " " * max(LONGEST_SLOT, *names, 0)))
 
     def effective_action(self, action: Int[Array, ""]) -> Int[Array, ""]:
         """The action that is executed when the agent chooses `action`. Default: the same action."""
@@ -184,33 +207,44 @@ class Level(Env):
         """A dict of image, direction and mission: see the class docstring."""
         return Dict(
             {
-                "image": Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8"),
+                "image": self._view.space(self),
                 "direction": Discrete(4, "uint8"),
-                "mission": MultiDiscrete((self.vocabulary_size,) * self.mission_length, "uint8", self.mission_differs),
+                "mission": MultiDiscrete((self.num_words,) * self.mission_length, "uint8", self.mission_differs),
             }
         )
 
+    @property
+    def highest(self) -> tuple[int, int, int]:
+        """The highest value of each channel of the agent's view: object, color, state."""
+        return highest(self.kinds)
+
+    @property
+    def num_words(self) -> int:
+        """The number of words that a mission may be made of; the names of `kinds` are the last."""
+        return len(vocabulary(self.kinds)) if self.kinds else self.vocabulary_size
+
     def mission_text(self, state: GridState) -> str:
         """The task as text, equal to MiniGrid's. Runs outside of compiled code."""
-        return decode(self.mission(state))
+        return decode(self.mission(state), self.kinds)
 
     def observe(self, state: GridState) -> dict[str, Array]:
-        """The agent's view, its direction, and its task."""
+        """The agent's view, or the image that `view` names, its direction, and its task."""
         return {
-            "image": self.view(state),
+            "image": self._view.image(self, state),
             "direction": state.direction.astype(jnp.uint8),
             "mission": self.mission(state),
         }
 
-    def view(self, state: GridState, size: int | None = None) -> UInt8[Array, "V V 3"]:
+    def agent_view(self, state: GridState, size: int | None = None) -> UInt8[Array, "V V 3"]:
         """The `size` x `size` cells in front of the agent; `view_size` if `size` is None."""
         pose = (state.x, state.y, state.direction)
-        return partial_view(state.grid, *pose, state.carrying, size or self.view_size, self.see_through_walls)
+        side = size or self.view_size
+        return partial_view(state.grid, *pose, state.carrying, side, self.see_through_walls, self.kinds)
 
     def picture(self, state: GridState, tile_size: int) -> UInt8[Array, "_ _ 3"]:
         """The grid from above as an RGB image, usable inside `jit`. With `highlight` the agent's view is lighter."""
-        lit = self.view(state) if self.highlight else None
-        return whole_picture(state.grid, state.x, state.y, state.direction, lit, tile_size)
+        lit = self.agent_view(state) if self.highlight else None
+        return whole_picture(state.grid, state.x, state.y, state.direction, lit, tile_size, self.kinds)
 
     def render(self, state: GridState) -> UInt8[Array, "_ _ 3"]:
         """MiniGrid's picture: the grid from above, or with `agent_pov` only the agent's view."""
@@ -219,26 +253,49 @@ class Level(Env):
     def transition(self, state: GridState, action: Int[Array, ""], noise: Any) -> Transition[GridState]:
         """One step: objects move by themselves, the agent acts, then reward and termination are decided."""
         action = self.effective_action(action)
-        after = self.act(self.move_objects(state, noise), action)
+        moved = self.move_objects(state, noise)
+        after = self.act(before_action(self.kinds, moved), action)
         has_moved = is_moved(state, after)
         standing = cell_at(after.grid, after.x, after.y, WALL)
         at_goal, in_lava = has_moved & is_a(standing, "goal"), has_moved & is_a(standing, "lava")
         after, reward, decided, info = self.advance_task(state, after, action)
-        reward = jnp.where(at_goal, self.success(after), 0) + reward
-        return after, reward, at_goal | in_lava | decided, info
+        reward, terminated = jnp.where(at_goal, self.success(after), 0) + reward, at_goal | in_lava | decided
+        if self.reward is not None:
+            reward = reward_of(self.reward, reward, state, after, action)
+        if self.done is not None:
+            terminated = end_of(self.done, terminated, state, after, action)
+        return after, reward, terminated, info
 
     def act(self, state: GridState, action: Int[Array, ""]) -> GridState:
-        """The state after the agent's action, which depends on and changes only the cell in front of the agent."""
+        """The state after the agent's action, which depends on and changes only the cell in front of the agent.
+
+        A kind of object that the level declares may do more.
+        """
         x, y = in_front(state)
         front = cell_at(state.grid, x, y, WALL)
-        walks = (action == FORWARD) & is_walkable(front)
-        state = state.replace(
+        walks = (action == FORWARD) & is_walkable(front, self.kinds)
+        after = state.replace(
             x=jnp.where(walks, x, state.x), y=jnp.where(walks, y, state.y), direction=turned(state.direction, action)
         )
-        if not self.grid_changes:
-            return state
-        front, carrying = interact(front, state.carrying, action)
-        return state.replace(grid=with_cell(state.grid, x, y, front), carrying=carrying)
+        if self.grid_changes:
+            new_front, carrying = interact(front, state.carrying, action, self.kinds)
+            after = after.replace(grid=with_cell(after.grid, x, y, new_front), carrying=carrying)
+        return after_action(self.kinds, state, after, action, front, (x, y), walks) if self.kinds else after
+
+    @property
+    def _view(self) -> View:
+        return VIEWS["partial"] if self.view is None else chosen_view(self.view, lambda: self._state_shapes)
+
+    @property
+    def _state_shapes(self) -> Any:
+        return self._first_shapes[0]
+
+    @property
+    def _first_shapes(self) -> tuple[Any, Any]:
+        """The shapes of a first state and of its mission."""
+        numbers, structure = jax.tree.flatten(self)
+        dtypes = jax.tree.leaves(leaf_dtypes(self))
+        return _first_shapes(structure, tuple((np.shape(x), d) for x, d in zip(numbers, dtypes, strict=True)))
 
     def success(self, state: GridState) -> Float[Array, ""]:
         """The reward of success at this time: 1 at the start, 0.1 at the time limit."""
@@ -258,20 +315,21 @@ class SquareLevel(Level):
 
 
 @lru_cache(maxsize=1024)
-def _mission_length(structure: Any, numbers: tuple) -> int:
-    """Words in a mission of the level with these static fields; what its numbers are does not matter, nor the key."""
+def _first_shapes(structure: Any, numbers: tuple) -> tuple[Any, Any]:
+    """Shapes for the level with these static fields; what its numbers are does not matter, nor the key."""
 
-    def mission(numbers: list, key: Key) -> Array:
+    def first(numbers: list, key: Key) -> tuple[GridState, Array]:
         level = jax.tree.unflatten(structure, numbers)
-        return level.mission(level.init(key))
+        state = level.init(key)
+        return state, level.mission(state)
 
-    return jax.eval_shape(mission, [jax.ShapeDtypeStruct(*x) for x in numbers], make_key(0)).shape[0]
+    return jax.eval_shape(first, [jax.ShapeDtypeStruct(*x) for x in numbers], make_key(0))
 
 
 @jax.jit
 def _rendered(level: Level, state: GridState) -> UInt8[Array, "_ _ 3"]:
     if level.agent_pov:
-        return view_picture(level.view(state), level.tile_size)
+        return view_picture(level.agent_view(state), level.tile_size, level.kinds)
     return level.picture(state, level.tile_size)
 
 

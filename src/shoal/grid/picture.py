@@ -6,6 +6,7 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
 from shoal.grid.actions import cell_mask, heading
 from shoal.grid.cells import COLOR_SHIFT, STATE_SHIFT
+from shoal.grid.new_kinds import NewKind
 from shoal.grid.tiles import AGENT_SHIFT, HIGHLIGHT_SHIFT, LOOKS_BITS, atlas
 
 
@@ -16,6 +17,7 @@ def whole_picture(
     direction: Int[Array, ""],
     view: UInt8[Array, "V V 3"] | None,
     size: int,
+    kinds: tuple[NewKind, ...] = (),
 ) -> UInt8[Array, "_ _ 3"]:
     """The grid from above with the agent, in tiles of `size` pixels. The cells visible in `view` are highlighted."""
     width, height = grid.shape
@@ -23,17 +25,17 @@ def whole_picture(
     codes = _looks(grid) | jnp.where(here, (direction + 1).astype(jnp.uint16) << AGENT_SHIFT, jnp.uint16(0))
     if view is not None:
         codes = codes | _highlighted(_visible_in_grid(view, (width, height), x, y, direction))
-    return tiled(codes, size)
+    return tiled(codes, size, kinds)
 
 
-def view_picture(view: UInt8[Array, "V V 3"], size: int) -> UInt8[Array, "_ _ 3"]:
+def view_picture(view: UInt8[Array, "V V 3"], size: int, kinds: tuple[NewKind, ...] = ()) -> UInt8[Array, "_ _ 3"]:
     """The agent's view as a picture: the agent is in the middle of the last row and looks up."""
     wide = view.astype(jnp.uint16)
     cells = wide[..., 0] | wide[..., 1] << COLOR_SHIFT | wide[..., 2] << STATE_SHIFT
     side = view.shape[0]
     stands = np.zeros((side, side), np.uint16)
     stands[side // 2, -1] = 4 << AGENT_SHIFT
-    return tiled(_looks(cells) | stands | _highlighted(visible_cells_of(view)), size)
+    return tiled(_looks(cells) | stands | _highlighted(visible_cells_of(view)), size, kinds)
 
 
 def visible_cells_of(view: UInt8[Array, "V V 3"]) -> Bool[Array, "V V"]:
@@ -41,10 +43,10 @@ def visible_cells_of(view: UInt8[Array, "V V 3"]) -> Bool[Array, "V V"]:
     return view[..., 0] != 0
 
 
-def tiled(codes: UInt16[Array, "W H"], size: int) -> UInt8[Array, "_ _ 3"]:
+def tiled(codes: UInt16[Array, "W H"], size: int, kinds: tuple[NewKind, ...] = ()) -> UInt8[Array, "_ _ 3"]:
     """The picture of a grid of tile codes (see `grid/tiles.py`)."""
     width, height = codes.shape
-    tiles, number = atlas(size)
+    tiles, number = atlas(size, kinds)
     # One gather of whole pixel lines: for each row of tiles, each line of pixels, each tile in the row.
     lines = jnp.asarray(tiles.reshape(-1, 3 * size))
     first = jnp.asarray(number.astype(np.int32) * size).at[codes.T].get(mode="promise_in_bounds")

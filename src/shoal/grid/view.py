@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
 from shoal.core.form import current
 from shoal.grid.actions import heading
-from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, is_transparent
+from shoal.grid.cells import MASKS, SHIFTS, UNSEEN, WALL, Kinds, is_transparent
 from shoal.ops.loops import short_map
 
 WIDEST = 31  # largest side of a view in cells, because a row is stored in the bits of a 32-bit integer
@@ -41,13 +41,14 @@ def partial_view(
     carrying: UInt16[Array, ""],
     size: int,
     see_through_walls: bool,
+    kinds: Kinds = (),
 ) -> UInt8[Array, "{size} {size} 3"]:
     """The `size` x `size` cells in front of an agent, [column, row, (object, color, state)] as in MiniGrid.
 
     The agent is in the middle of the last row and looks up. Its own cell shows the object that it carries. Cells
-    outside the grid are walls; cells that it cannot see are zeros.
+    outside the grid are walls; cells that it cannot see are zeros. `kinds` are those that the level declares.
     """
-    cells_of = visible_cells(size, see_through_walls, current().envs_last_views)
+    cells_of = visible_cells(size, see_through_walls, current().envs_last_views, kinds)
     return channels(cells_of(grid, x, y, direction, carrying))
 
 
@@ -58,13 +59,15 @@ def channels(cells: UInt16[Array, "*n"]) -> UInt8[Array, "*n 3"]:
 
 
 @functools.cache
-def visible_cells(size: int, see_through_walls: bool, envs_last: bool) -> Callable[..., UInt16[Array, "V V"]]:
+def visible_cells(
+    size: int, see_through_walls: bool, envs_last: bool, kinds: Kinds
+) -> Callable[..., UInt16[Array, "V V"]]:
     """A function (grid, x, y, direction, carrying) -> packed cells of the view, 0 where the agent cannot see."""
 
     def cells_of(grid, x, y, direction, carrying):
         cells = _square(grid, x, y, direction, size)
         if not see_through_walls:
-            cells = jnp.where(visible(is_transparent(cells)), cells, UNSEEN)
+            cells = jnp.where(visible(is_transparent(cells, kinds)), cells, UNSEEN)
         own_cell = np.zeros((size, size) + (1,) * x.ndim, bool)
         own_cell[size // 2, size - 1] = True
         return jnp.where(own_cell, carrying[None, None], cells)

@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
-from shoal.grid.words import LONGEST_WORD, decode
+from shoal.grid.level import Level
+from shoal.grid.words import decode, vocabulary
 
 
 class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
@@ -26,10 +27,19 @@ class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
         words = space.get("mission") if isinstance(space, spaces.Dict) else None
         if not isinstance(space, spaces.Dict) or not isinstance(words, spaces.MultiDiscrete):
             raise TypeError(f"TextMissions needs missions as word numbers, as shoal/MiniGrid-* have, and not {space}.")
-        longest = len(words.nvec) * (LONGEST_WORD + 1)
+        self._kinds = _kinds_of(env)
+        longest = len(words.nvec) * (max(map(len, vocabulary(self._kinds))) + 1)
         text = spaces.Text(longest, min_length=0, charset=string.ascii_lowercase + " ,")
         self.observation_space = spaces.Dict({**space.spaces, "mission": text})
 
     def observation(self, observation: Any) -> Any:
         """The observation with the mission as text."""
-        return {**observation, "mission": decode(np.asarray(observation["mission"], np.uint8))}
+        return {**observation, "mission": decode(np.asarray(observation["mission"], np.uint8), self._kinds)}
+
+
+def _kinds_of(env: gymnasium.Env) -> Any:
+    """The kinds of objects that the level inside an environment declares; none for environments of other libraries."""
+    inside = getattr(env.unwrapped, "env", None)
+    while inside is not None and not isinstance(inside, Level):
+        inside = getattr(inside, "env", None)
+    return () if inside is None else inside.kinds

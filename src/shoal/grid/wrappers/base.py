@@ -9,7 +9,6 @@ from shoal.core.env import Env, Observation, State
 from shoal.core.spaces import Box, Dict, Space
 from shoal.core.struct import struct
 from shoal.core.wrappers.base import StatefulWrapper, Wrapper
-from shoal.grid.cells import HIGHEST
 from shoal.grid.level import GridState, Level
 
 
@@ -104,7 +103,8 @@ def inner_spaces(wrapper: Wrapper) -> dict[str, Any]:
 def check_view(wrapper: Wrapper) -> Box:
     """The space of the inner environment's image. Raises ValueError if that is not the agent's view [V, V, 3]."""
     space = inner_spaces(wrapper)["image"]
-    if not (isinstance(space, Box) and space.shape[2:] == (3,) and np.array_equal(space.bounds()[1][0, 0], HIGHEST)):
+    highest = level_of(wrapper).highest
+    if not (isinstance(space, Box) and space.shape[2:] == (3,) and np.array_equal(space.bounds()[1][0, 0], highest)):
         raise ValueError(
             f"{type(wrapper).__name__} reads the agent's view [V, V, 3], but the image of {type(wrapper.env).__name__} "
             f"is {space.dtype}{list(space.shape)}: wrap the level itself, or ViewSize of it."

@@ -33,7 +33,7 @@ class DictObservationSpace(PartWrapper):
     @property
     def part_space(self) -> MultiDiscrete:
         """`max_words` word numbers."""
-        return MultiDiscrete((self.level.vocabulary_size,) * self.max_words, "uint8", text=True)
+        return MultiDiscrete((self.level.num_words,) * self.max_words, "uint8", text=True)
 
     def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "max_words"]:
         """The padded mission."""

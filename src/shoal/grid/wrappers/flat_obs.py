@@ -7,7 +7,7 @@ from jaxtyping import Array, Int32, UInt8
 from shoal.core.env import State
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
-from shoal.grid.words import VOCABULARY
+from shoal.grid.words import VOCABULARY, vocabulary
 from shoal.grid.wrappers.base import LevelWrapper, inner_spaces
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz ,"
@@ -47,14 +47,14 @@ class FlatObs(LevelWrapper):
     def observe(self, state: State) -> UInt8[Array, "n"]:
         """The vector of image and mission."""
         inner_obs = self.env.observe(state)
-        text = characters(inner_obs["mission"], self.max_length)
+        text = characters(inner_obs["mission"], self.max_length, vocabulary(self.level.kinds))
         letters = text[:, None] == np.arange(len(CHARACTERS), dtype=np.int32)[None]
         return jnp.concatenate([inner_obs["image"].ravel(), letters.astype(jnp.uint8).ravel()])
 
 
-def characters(mission: UInt8[Array, "L"], length: int) -> Int32[Array, "length"]:
-    """The text of a mission: for each position an index of `CHARACTERS`, or 28 after the end."""
-    spelled, lengths = _spelling()
+def characters(mission: UInt8[Array, "L"], length: int, known: tuple[str, ...] = VOCABULARY) -> Int32[Array, "length"]:
+    """The text of a mission of `known` words: for each position an index of `CHARACTERS`, or 28 after the end."""
+    spelled, lengths = _spelling(known)
     words = mission.astype(jnp.int32)
     size = jnp.asarray(lengths).at[words].get(mode="promise_in_bounds")
     is_first = np.arange(mission.shape[0]) == 0
@@ -69,9 +69,9 @@ def characters(mission: UInt8[Array, "L"], length: int) -> Int32[Array, "length"
     return jnp.where(within.any(axis=1), found, between).astype(jnp.int32)
 
 
-def _spelling() -> tuple[Int32[np.ndarray, "words letters"], Int32[np.ndarray, "words"]]:
-    lengths = np.array([len(word) for word in VOCABULARY], np.int32)
-    spelled = np.zeros((len(VOCABULARY), lengths.max()), np.int32)
-    for i, word in enumerate(VOCABULARY):
+def _spelling(known: tuple[str, ...]) -> tuple[Int32[np.ndarray, "words letters"], Int32[np.ndarray, "words"]]:
+    lengths = np.array([len(word) for word in known], np.int32)
+    spelled = np.zeros((len(known), lengths.max()), np.int32)
+    for i, word in enumerate(known):
         spelled[i, : len(word)] = [CHARACTERS.index(letter) for letter in word]
     return spelled, lengths

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool
 from shoal.core.env import State, Transition
 from shoal.core.struct import Number, static, struct
 from shoal.grid.actions import FORWARD, cell_at
-from shoal.grid.cells import OBJECTS, WALL, Cell, is_a
+from shoal.grid.cells import KINDS, WALL, Cell, Kinds, is_a
 from shoal.grid.level import in_front
 from shoal.grid.wrappers.base import LevelWrapper, grid_state
 
@@ -28,7 +28,7 @@ class NoDeath(LevelWrapper):
     def __post_init__(self) -> None:
         if isinstance(self.objects, str):
             raise TypeError(f"objects={self.objects!r} must be a tuple of names: ({self.objects!r},).")
-        allowed = [name for name in OBJECTS if name not in ("unseen", "empty", "goal", "agent")]
+        allowed = [kind.name for kind in self._kinds if kind.name not in ("unseen", "empty", "goal", "agent")]
         if not self.objects or not set(self.objects) <= set(allowed):
             raise ValueError(f"objects={self.objects} must be one or more of: {', '.join(allowed)}.")
 
@@ -44,5 +44,9 @@ class NoDeath(LevelWrapper):
     def _is_listed(self, cell: Cell) -> Bool[Array, "..."]:
         is_listed = jnp.bool_(False)
         for name in self.objects:
-            is_listed = is_listed | is_a(cell, name)
+            is_listed = is_listed | is_a(cell, next(kind for kind in self._kinds if kind.name == name))
         return is_listed
+
+    @property
+    def _kinds(self) -> Kinds:
+        return (*KINDS, *self.level.kinds)

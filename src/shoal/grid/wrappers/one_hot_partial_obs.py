@@ -2,24 +2,20 @@
 
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, UInt8
 
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
-from shoal.grid.cells import COLORS, OBJECTS, STATES
 from shoal.grid.level import GridState
+from shoal.grid.views import one_hot, one_hot_space
 from shoal.grid.wrappers.base import PartWrapper, check_view
-
-OFFSETS = (0, len(OBJECTS), len(OBJECTS) + len(COLORS))
-DEPTH = len(OBJECTS) + len(COLORS) + len(STATES)
 
 
 @struct
 class OneHotPartialObs(PartWrapper):
     """Each cell of the image is three one-hot vectors: 11 entries for its object, 6 for its color, 3 for its state.
 
+    Kinds that the level declares have entries after the 11; with more states than 3 there are more entries for these.
     Raises ValueError if the image of the inner environment is not the agent's view.
     Source: MiniGrid 3.2.0, `OneHotPartialObsWrapper`.
     """
@@ -30,11 +26,9 @@ class OneHotPartialObs(PartWrapper):
     @property
     def part_space(self) -> Box:
         """[V, V, 20], 0 or 1."""
-        return Box(0, 1, (*check_view(self).shape[:2], DEPTH), "uint8")
+        return one_hot_space(self.level, check_view(self).shape)
 
-    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "V V 20"]:
+    def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "V V D"]:
         """The one-hot view."""
         del state
-        ones = inner_obs["image"].astype(jnp.int32) + np.array(OFFSETS, np.int32)[None, None]
-        channels = np.arange(DEPTH, dtype=np.int32)[None, None, None]
-        return (ones[..., None] == channels).any(axis=2).astype(jnp.uint8)
+        return one_hot(inner_obs["image"], self.level.highest)

@@ -7,6 +7,7 @@ from jaxtyping import Array, UInt8
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.grid.level import GridState
+from shoal.grid.views import picture_space
 from shoal.grid.wrappers.base import PartWrapper
 
 
@@ -26,8 +27,7 @@ class RGBImgObs(PartWrapper):
     @property
     def part_space(self) -> Box:
         """[rows, columns, RGB]."""
-        width, height = self.level.shape
-        return Box(0, 255, (height * self.tile_size, width * self.tile_size, 3), "uint8")
+        return picture_space(self.level.shape, self.tile_size)
 
     def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "_ _ 3"]:
         """The picture."""

@@ -8,6 +8,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
 from shoal.grid.level import GridState
 from shoal.grid.picture import view_picture
+from shoal.grid.views import picture_space
 from shoal.grid.wrappers.base import PartWrapper, check_view
 from shoal.grid.wrappers.rgb_img_obs import check_tile_size
 
@@ -30,10 +31,9 @@ class RGBImgPartialObs(PartWrapper):
     @property
     def part_space(self) -> Box:
         """[V * tile_size, V * tile_size, 3]."""
-        side = check_view(self).shape[0] * self.tile_size
-        return Box(0, 255, (side, side, 3), "uint8")
+        return picture_space(check_view(self).shape, self.tile_size)
 
     def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "_ _ 3"]:
         """The picture."""
         del state
-        return view_picture(inner_obs["image"], self.tile_size)
+        return view_picture(inner_obs["image"], self.tile_size, self.level.kinds)

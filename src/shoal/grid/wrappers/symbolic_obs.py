@@ -2,18 +2,13 @@
 
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Int32
 
 from shoal.core.spaces import Box
 from shoal.core.struct import struct
-from shoal.grid.actions import cell_mask
-from shoal.grid.cells import AGENT, EMPTY, OBJECTS, object_of
 from shoal.grid.level import GridState
+from shoal.grid.views import positions_and_objects, positions_space
 from shoal.grid.wrappers.base import PartWrapper
-
-EMPTY_CELL = -1
 
 
 @struct
@@ -26,14 +21,9 @@ class SymbolicObs(PartWrapper):
     @property
     def part_space(self) -> Box:
         """[W, H, (x, y, object)]."""
-        width, height = self.level.shape
-        return Box((0, 0, EMPTY_CELL), (width - 1, height - 1, len(OBJECTS) - 1), (width, height, 3), "int32")
+        return positions_space(self.level)
 
     def part(self, state: GridState, inner_obs: dict[str, Any]) -> Int32[Array, "W H 3"]:
         """Positions and objects."""
         del inner_obs
-        shape = self.level.shape
-        objects = jnp.where(state.grid == EMPTY, EMPTY_CELL, object_of(state.grid).astype(jnp.int32))
-        objects = jnp.where(cell_mask(shape, state.x, state.y), int(AGENT), objects)
-        positions = np.indices(shape).astype(np.int32).transpose(1, 2, 0)
-        return jnp.concatenate([positions, objects[..., None]], axis=-1)
+        return positions_and_objects(state)

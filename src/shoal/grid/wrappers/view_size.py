@@ -6,7 +6,6 @@ from jaxtyping import Array, UInt8
 
 from shoal.core.spaces import Box
 from shoal.core.struct import static, struct
-from shoal.grid.cells import HIGHEST
 from shoal.grid.level import GridState
 from shoal.grid.view import check_view_size
 from shoal.grid.wrappers.base import PartWrapper
@@ -28,9 +27,9 @@ class ViewSize(PartWrapper):
     @property
     def part_space(self) -> Box:
         """[view_size, view_size, 3]."""
-        return Box(0, HIGHEST, (self.view_size, self.view_size, 3), "uint8")
+        return Box(0, self.level.highest, (self.view_size, self.view_size, 3), "uint8")
 
     def part(self, state: GridState, inner_obs: dict[str, Any]) -> UInt8[Array, "V V 3"]:
         """The cells in front of the agent."""
         del inner_obs
-        return self.level.view(state, self.view_size)
+        return self.level.agent_view(state, self.view_size)
