@@ -189,7 +189,7 @@ class Coins(SquareLevel):
         del key
         grid = empty_room(*self.shape)
         grid[1, 1] = cell(self.kinds[0], "yellow")
-        return GridState(**begin(grid, 2, 2, 0))
+        return GridState(**begin(grid, 2, 2, 2))
 
 
 def test_texts_of_missions_name_the_objects_that_a_level_declares():
