@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from shoal.agents.normalization import normalized
-from shoal.agents.replay_agent import Losses, Observed, ReplayActorCritic, ReplayState, critic_loss
+from shoal.agents.replay_actor_critic import ReplayActorCritic, ReplayState
+from shoal.agents.replay_agent import Losses, Observed, critic_loss
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
