@@ -129,8 +129,8 @@ def test_the_critics_loss_equals_a_numpy_version(steps, limits):
 
 def test_the_policy_learns_normalized_by_its_batch_from_critics_that_act():
     agent, env = bound(policy_delay=1, policy_learning_rate=1e-3)
-    learner, seen = untrained_learner(agent, 1), random_batch().observed
-    after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16), make_key(4))
+    learner, batch = untrained_learner(agent, 1), random_batch()
+    after, seen = learn_policy(agent, learner, batch, jnp.full(16, 1 / 16), make_key(4)), batch.observed
     noise = noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
 
     def loss(actor):
@@ -161,7 +161,7 @@ def test_the_policy_takes_policy_steps_after_every_policy_delay_critic_steps(ste
     made = []
     for i in range(6):
         learner, _, _ = learn_critics(agent, learner, batch, share, make_key(i))
-        learner = learn_policy(agent, learner, batch.observed, share, make_key(10 + i))
+        learner = learn_policy(agent, learner, batch, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
     assert made == visits
 

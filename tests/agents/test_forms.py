@@ -87,14 +87,17 @@ def test_an_agent_learns_the_same_in_every_form(name, form):
     assert_close(on_cpu, other)
 
 
-@pytest.mark.parametrize("memory", ["gru", pytest.param("lru", marks=pytest.mark.slow)])
-def test_a_recurrent_dqn_learns_the_same_in_every_form(memory):
+@pytest.mark.parametrize(
+    ("name", "memory"), [("dqn", "gru"), ("sac", "gru"), pytest.param("dqn", "lru", marks=pytest.mark.slow)]
+)
+def test_a_recurrent_agent_learns_the_same_in_every_form(name, memory):
     env = make("Probe-Memory-v0")  # whose episodes have several steps: of one step no carry matters
     fields = {**SMALL, "memory": memory, "memory_size": 4, "sequence_length": 8, "burn_in": 4, "prioritized": True}
-    agent = bound("dqn", env, **{k: v for k, v in fields.items() if k in AGENTS["dqn"].cls.__dataclass_fields__})
+    agent = bound(name, env, **{k: v for k, v in fields.items() if k in AGENTS[name].cls.__dataclass_fields__})
     on_cpu, other = (trained(agent, both(env), form) for form in (CPU, FORMS["many"]))
     first = trained(agent, both(env), CPU, updates=0)
-    before, after = (jax.tree.leaves(member.state.weights["memory"]) for member in (first, on_cpu))
+    weights = [member.state.weights if name == "dqn" else member.state.learner.actor for member in (first, on_cpu)]
+    before, after = (jax.tree.leaves(of_network["memory"]) for of_network in weights)
     assert all(np.any(x != y) for x, y in zip(before, after, strict=True))
     assert_close(on_cpu, other)
 

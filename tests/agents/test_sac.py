@@ -206,9 +206,10 @@ def test_targets_of_an_ensemble_use_a_random_subset_and_the_policy_all():
 
 def test_the_policy_gradient_increases_the_soft_value():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3, alpha_learning_rate=0.0)
-    learner, seen, share = untrained_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
+    learner, batch, share = untrained_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
+    seen = batch.observed
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
-    after = learn_policy(agent, counted, seen, share, make_key(4))
+    after = learn_policy(agent, counted, batch, share, make_key(4))
     noise = np.asarray(noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,)))
 
     def loss(actor):
@@ -234,7 +235,7 @@ def test_a_delayed_policy_takes_as_many_gradient_steps_as_the_critics(delay, vis
     made = []
     for i in range(6):
         learner, _, _ = learn_critics(agent, learner, batch, share, make_key(i))
-        learner = learn_policy(agent, learner, batch.observed, share, make_key(10 + i))
+        learner = learn_policy(agent, learner, batch, share, make_key(10 + i))
         made.append(int(learner.actor_moments.count))
         assert learner.alpha_moments.count == learner.actor_moments.count
     assert made == visits
@@ -243,9 +244,10 @@ def test_a_delayed_policy_takes_as_many_gradient_steps_as_the_critics(delay, vis
 @pytest.mark.parametrize("ratio", [-0.5, 2.0])
 def test_the_temperature_moves_the_entropy_towards_its_target(ratio):
     agent, env = bound(policy_delay=1.0, entropy_ratio=ratio, policy_learning_rate=0.0)
-    learner, seen, share = untrained_learner(agent), continuous_batch().observed, jnp.full(16, 1 / 16)
+    learner, batch, share = untrained_learner(agent), continuous_batch(), jnp.full(16, 1 / 16)
+    seen = batch.observed
     counted = learner.replace(critic_moments=learner.critic_moments._replace(count=jnp.int32(1)))
-    after = learn_policy(agent, counted, seen, share, make_key(4))
+    after = learn_policy(agent, counted, batch, share, make_key(4))
     noise = noise_of(env.action_space, jax.random.fold_in(make_key(4), 0), (16,))
     entropy = -numpy_draw(learner.actor, seen.obs, noise)[1].mean()
     # Too little entropy increases the temperature. Adam's first step is as long as the rate.

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from environments import Tally
+from sequences_by_hand import NumpyGRU, dense, filled, index_of, joined
 from shoal.agents.dqn import DQN
-from shoal.agents.replay_agent import Observed, normalized_batch
+from shoal.agents.replay_agent import normalized_batch
 from shoal.core.keys import make_key
-from shoal.core.registry import make
+from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
 from shoal.envs.classic.cartpole import CartPole
 from shoal.ops.running import RunningStats
@@ -35,88 +36,33 @@ def two_networks(agent):
     return weights, jax.tree.map(lambda x: x + 0.3 * jax.random.normal(make_key(1), x.shape), weights)
 
 
-def filled(agent, seed=0):
-    """A buffer with random content: episodes that terminate or are truncated, and random carries."""
-    random = np.random.default_rng(seed)
-    obs = jnp.zeros((ENVS, 4))
-    replay = agent.empty_replay(Observed(obs, None), jnp.int32(0), agent.initial_carry())
-    shape = (replay.rows, ENVS)
-    terminated, truncated = random.random(shape) < 0.12, random.random(shape) < 0.12
-    slots = np.cumsum(truncated & ~terminated, axis=0) % replay.final_observed.obs.shape[0]
-    normal = lambda *size: jnp.asarray(random.normal(size=size), jnp.float32)  # noqa: E731
-    return replay.replace(
-        observed=Observed(normal(*shape, 4), None),
-        action=jnp.asarray(random.integers(0, 2, shape), jnp.int32),
-        reward=normal(*shape),
-        terminated=jnp.asarray(terminated),
-        truncated=jnp.asarray(truncated),
-        final_observed=Observed(normal(*replay.final_observed.obs.shape), None),
-        final_slot=jnp.asarray(slots, jnp.int32),
-        carry=normal(replay.starts, ENVS, 5),
-    )
-
-
-class NumpyNetwork:
-    """A torso of one layer, a GRU and a linear head, in double precision."""
-
-    def __init__(self, weights):
-        self.weights = jax.tree.map(lambda x: np.asarray(x, np.float64), weights)
-
-    def step(self, obs, carry):
-        """(Q-values, carry after the observation)."""
-        torso, memory = self.weights["torso"]["params"]["Dense_0"], self.weights["memory"]
-        x = np.maximum(obs @ torso["kernel"] + torso["bias"], 0)
-        of_input = np.split(x @ memory["input"]["kernel"] + memory["input"]["bias"], 3)
-        of_carry = np.split(carry @ memory["recurrent"], 3)
-        reset, update = (1 / (1 + np.exp(-of_input[i] - of_carry[i])) for i in (0, 1))
-        new = np.tanh(of_input[2] + reset * of_carry[2])
-        carry = (1 - update) * new + update * carry
-        return carry @ self.weights["advantage"]["kernel"] + self.weights["advantage"]["bias"], carry
-
-    def read(self, replay, start, env, rows):
-        """(Q-values, carries after each row): from the stored carry on, with resets where an episode begins."""
-        carry, found = np.asarray(replay.carry[start // AT_ONCE, env], np.float64), []
-        for row in range(start, start + rows):
-            before = (row - 1) % replay.rows
-            if row > start and (replay.terminated[before, env] or replay.truncated[before, env]):
-                carry = np.zeros(5)
-            q_values, carry = self.step(np.asarray(replay.observed.obs[row % replay.rows, env]), carry)
-            found.append((q_values, carry))
-        return found
+def stored(agent):
+    return filled(agent, agent.initial_carry())
 
 
 def numpy_errors(agent, weights, target, replay, start, env):
     """The errors of the steps of one sequence, by a loop over them."""
-    online, of_target = NumpyNetwork(weights), NumpyNetwork(target)
+    networks = [NumpyGRU(weights), NumpyGRU(target)]
     rows = agent.burn_in + agent.sequence_length + agent.n_step - 1
     replay = jax.tree.map(np.asarray, replay)
-    by_online, by_target = (network.read(replay, start, env, rows) for network in (online, of_target))
+    by_online, by_target = (network.read(replay, replay.carry, start, env, rows) for network in networks)
+    value, later = (lambda h, network=network: dense(network.weights["advantage"], h) for network in networks)
     errors = []
     for i in range(agent.burn_in, agent.burn_in + agent.sequence_length):
-        total, factor = 0.0, 1.0
-        for k in range(agent.n_step):
-            row = (start + i + k) % replay.rows
-            total += factor * replay.reward[row, env]
-            factor *= DISCOUNT
-            if replay.terminated[row, env] or replay.truncated[row, env]:
-                break
-        after = replay.observed.obs[(row + 1) % replay.rows, env]
-        if replay.truncated[row, env]:
-            after = replay.final_observed.obs[replay.final_slot[row, env], env]
-        later = of_target.step(after, by_target[i + k][1])[0]
-        judge = online.step(after, by_online[i + k][1])[0] if agent.double else later
-        bootstrap = 0.0 if replay.terminated[row, env] else factor
-        chosen = by_online[i][0][replay.action[(start + i) % replay.rows, env]]
-        errors.append(chosen - total - bootstrap * later[judge.argmax()])
+        total, factor, k, after = joined(replay, start + i, env, agent.n_step, DISCOUNT)
+        q_values = later(networks[1].step(after, by_target[i + k]))
+        judge = value(networks[0].step(after, by_online[i + k])) if agent.double else q_values
+        chosen = value(by_online[i])[replay.action[(start + i) % replay.rows, env]]
+        errors.append(chosen - total - factor * q_values[judge.argmax()])
     return np.array(errors)
 
 
 @pytest.mark.parametrize(("n_step", "double", "burn_in"), [(1, False, 3), (3, True, 3), (1, True, 0)])
 def test_the_loss_equals_a_numpy_version(n_step, double, burn_in):
     agent, _ = bound(CartPole(max_steps=6), n_step=n_step, double=double, burn_in=burn_in)
-    (weights, target), replay = two_networks(agent), filled(agent)
+    (weights, target), replay = two_networks(agent), stored(agent)
     sequences = [(0, 0), (4, 1), (12, 0), (20, 1)]  # first row and environment; the last one goes round the ring
-    index = jnp.asarray([row // AT_ONCE * ENVS + env for row, env in sequences], jnp.int32)
+    index = index_of(agent, sequences)
     weight = jnp.asarray([0.4, 0.3, 0.2, 0.1])
 
     @jax.jit
@@ -140,7 +86,7 @@ def test_no_gradient_flows_through_the_burn_in():
     without, _ = bound(CartPole(max_steps=6), burn_in=0)
     weights, _ = two_networks(agent)
     index, weight = jnp.asarray([0, 3, 6], jnp.int32), jnp.full(12, 1 / 12)
-    batch = agent._take(filled(agent), index)
+    batch = agent._take(stored(agent), index)
     history = batch.history
 
     def loss(agent, weights, carry, history):
@@ -193,7 +139,7 @@ def test_acting_step_by_step_equals_reading_the_stored_sequence(memory):
 
 def test_the_history_is_normalized_like_the_samples():
     agent, _ = bound(CartPole(max_steps=6))
-    batch = agent._take(filled(agent), jnp.asarray([0, 3], jnp.int32))
+    batch = agent._take(stored(agent), jnp.asarray([0, 3], jnp.int32))
     stats = RunningStats.zero(jnp.zeros(4)).update(3 + 2 * batch.observed.obs)
     seen = normalized_batch(stats, batch)
     np.testing.assert_array_equal(seen.history.observed.obs[3:].reshape(-1, 4), seen.observed.obs)
@@ -277,12 +223,18 @@ def test_a_sequence_gets_a_priority_when_its_last_row_is_stored(n_step):
         ({"buffer_size": 16, "burn_in": 4}, "for a sequence of burn_in=4 and sequence_length=4 .* at least 24"),
         ({"memory": "gru", "memory_window": 8}, "memory_window=8 changes nothing with memory='gru', which has no wind"),
         ({"memory": "rnn"}, "memory='rnn' is unknown. Choose one of none, gru"),
-        ({"munchausen": True, "n_step": 3}, "n_step=3 adds rewards up"),
     ],
 )
-def test_sequences_that_cannot_be_are_refused(fields, message):
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3", "tqc", "crossq"])
+def test_sequences_that_cannot_be_are_refused(name, fields, message):
+    env = make("CartPole-v1" if name == "dqn" else "Pendulum-v1")
     with pytest.raises(ValueError, match=message):
-        bound(**fields)
+        AGENTS[name].build(**{**SMALL, **fields}).bind(env)
+
+
+def test_munchausen_takes_no_sums_of_rewards():
+    with pytest.raises(ValueError, match="n_step=3 adds rewards up"):
+        bound(munchausen=True, n_step=3)
 
 
 def test_the_smallest_buffer_holds_one_sequence():

@@ -129,7 +129,7 @@ def test_target_noise_is_clipped_and_actions_stay_in_the_box():
     agent, env = bound(target_noise=100.0, target_clip=0.25)
     learner, batch = untrained_learner(agent), random_batch()
     noise = jnp.ones((16, 1))
-    value = jax.jit(agent._next_value)(learner.target, batch.next_observed, noise)
+    value = jax.jit(agent._next_value)(learner.target, batch, noise)
     unit = np.minimum(numpy_policy(learner.target, batch.next_observed.obs) + 0.25, 1)
     expected = numpy_q_values(learner.target, batch.next_observed.obs, unit).min(axis=0)
     np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
@@ -137,8 +137,8 @@ def test_target_noise_is_clipped_and_actions_stay_in_the_box():
 
 def test_the_policy_gradient_increases_the_q_value_of_the_first_critic():
     agent, env = bound(policy_delay=1.0, policy_learning_rate=1e-3)
-    learner, seen = untrained_learner(agent), random_batch().observed
-    after = learn_policy(agent, learner, seen, jnp.full(16, 1 / 16))
+    learner, batch = untrained_learner(agent), random_batch()
+    after, seen = learn_policy(agent, learner, batch, jnp.full(16, 1 / 16)), batch.observed
 
     def q_values(bias):
         head = {**learner.weights.actor["head"], "bias": bias}
@@ -160,7 +160,7 @@ def test_policy_and_targets_are_updated_every_policy_delay_critic_steps(delay, v
     for i in range(6):
         before = learner.target
         learner, _, _ = learn_critics(agent, learner, batch, share, make_key(i))
-        learner = learn_policy(agent, learner, batch.observed, share)
+        learner = learn_policy(agent, learner, batch, share)
         moves = int(learner.actor_moments.count) > (made[-1] if made else 0)
         made.append(int(learner.actor_moments.count))
         before, now = (jax.tree.map(np.asarray, tree) for tree in (before, learner.weights))

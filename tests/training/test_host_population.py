@@ -133,6 +133,17 @@ FIELDS = {
         "burn_in": 5,
     },
     "sac": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
+    "sac-gru": {
+        "num_envs": 2,
+        "num_steps": 10,
+        "learning_starts": 20,
+        "batch_size": 8,
+        "buffer_size": 200,
+        "memory": "gru",
+        "memory_size": 8,
+        "sequence_length": 10,
+        "burn_in": 5,
+    },
     "td3": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
     "crossq": {"num_envs": 2, "num_steps": 10, "learning_starts": 20, "batch_size": 16, "buffer_size": 200},
 }
@@ -151,7 +162,7 @@ def train(name, env, updates=6, **options):
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.sampled(2)
 def test_an_agent_learns_the_same_whether_python_or_the_program_takes_the_steps(name, tmp_path):
-    continuous, masked = name in ("sac", "td3", "crossq"), name in ("ppo", "dqn", "pqn")
+    continuous, masked = name in ("sac", "sac-gru", "td3", "crossq"), name in ("ppo", "dqn", "pqn")
     compiled = train(name, Walk(continuous, masked), seeds=2, folder=tmp_path / "compiled")
     stepped = train(name, WalkOnHost(has_mask=masked, continuous=continuous), seeds=2, folder=tmp_path / "stepped")
     for one, other in zip(

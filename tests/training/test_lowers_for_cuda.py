@@ -51,6 +51,7 @@ EXTRA = {
     "choices": ("sac", "CartPole-v1", REPLAY),
     "refined": ("dqn", "CartPole-v1", REPLAY | {"prioritized": True, "noisy": True, "dueling": True, "n_step": 3}),
     "sequences": ("dqn", "CartPole-v1", REPLAY | {"memory": "gru", "sequence_length": 4, "burn_in": 3}),
+    "sequences of critics": ("sac", "Pendulum-v1", REPLAY | {"memory": "gru", "sequence_length": 4, "burn_in": 3}),
     "eigenvectors": ("es", "CartPole-v1", {"population_size": 4, "episode_steps": 3, "strategy": "CMA_ES"}),
 }
 CASES = {name: (name, *SMALL[AGENTS[name].cls]) for name in sorted(AGENTS)} | EXTRA

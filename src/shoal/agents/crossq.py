@@ -4,6 +4,8 @@ Source: Bhatt et al. 2024, "CrossQ: Batch normalization in deep reinforcement le
 and simplicity"; the defaults are those of its table of hyperparameters, except where the class says otherwise.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -17,6 +19,7 @@ from shoal.core.spaces import to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.batch_renorm import Limits
 from shoal.nn.distributions import check_bounded, sample_noise
+from shoal.nn.memory.fields import memory_of
 from shoal.nn.renormed_network import RenormedCritics, RenormedNetwork, is_plain
 from shoal.ops.gradients import Optimizer, adam
 from shoal.ops.replay import Transitions
@@ -31,7 +34,7 @@ class CrossQ(SoftActorCritic):
     that both are normalized by the same batch. After every `policy_delay` of these steps, `policy_steps` of the policy
     and the temperature follow. The policy and the critics act with moving averages of the batch statistics
     (`nn/batch_renorm.py`); for the first `renorm_after` gradient steps of a network, it is normalized by the batch
-    alone while it learns. The rest is as in SAC.
+    alone while it learns. The rest is as in SAC. With a `memory`, only its outputs and what follows are normalized.
 
     Differences from the paper: `critic_hidden` is `hidden` if it is not given, because the paper's (2048, 2048) takes
     100 MB for each member of a population; the buffer holds 100,000 samples, for the same reason; averages are kept of
@@ -56,7 +59,9 @@ class CrossQ(SoftActorCritic):
         check_bounded(env.action_space)
         check_counts(self, "critic_hidden")
         fitted = self.fitted_to(env)
-        if not is_plain(fitted.network):
+        if self.memory != "none":
+            refuse_ignored(self, f"with memory={self.memory!r}, after which layers have memory_size", "critic_hidden")
+        elif not is_plain(fitted.network):
             refuse_ignored(self, "if the torso is not a plain MLP", "critic_hidden")
         return fitted
 
@@ -69,13 +74,14 @@ class CrossQ(SoftActorCritic):
     ) -> tuple[Float[Array, ""], LossAux]:
         """The squared error, from targets by the same critics in the same pass."""
         alpha, noise = self._alpha(learner), sample_noise(self.action_space, key, sample_weight.shape)
-        policy = self._policy(learner.actor, batch.next_observed)
+        policy = self._policy(learner.actor, self.policy_batch(learner.actor, batch).next_observed)
         next_action, log_prob = policy.sample_with_log_prob(noise)  # type: ignore[union-attr]  # of actions in a Box
-        obs = jax.tree.map(_joined, batch.observed.obs, batch.next_observed.obs)
+        seen, axis = self.critics_batch(critics, batch), 0 if batch.history is None else 1
+        seen = jax.tree.map(partial(_joined, axis=axis), seen.observed.obs, seen.next_observed.obs)
         action = _joined(to_unit(self.action_space, batch.action), next_action)
         limits = self._limits(learner.critic_moments.count)
         weight = _joined(sample_weight, sample_weight) / 2
-        q_values, averages = self._critics.train(critics, obs, action, weight, limits)
+        q_values, averages = self._critics.train(critics, seen, action, weight, limits)
         q_values, next_q_values = jnp.split(q_values, 2, axis=1)
         next_value = jax.lax.stop_gradient(self.combined(next_q_values)) - alpha * log_prob
         share = self.share_of(sample_weight)
@@ -106,13 +112,15 @@ class CrossQ(SoftActorCritic):
 
     @property
     def _actor(self) -> RenormedNetwork:
-        return RenormedNetwork(self.network, self.observation_space, self.policy_outputs, head_scale=0.01)
+        return RenormedNetwork(self.network, self.observation_space, self.policy_outputs, 0.01, memory_of(self))
 
     @property
     def _critics(self) -> RenormedCritics:
         torso = self.network.clone(hidden=self.critic_hidden) if self.critic_hidden else self.network
-        return RenormedCritics(RenormedNetwork(torso, self.observation_space, 1), self.num_critics)
+        return RenormedCritics(
+            RenormedNetwork(torso, self.observation_space, 1, memory=memory_of(self)), self.num_critics
+        )
 
 
-def _joined(first: Array, second: Array) -> Array:
-    return jnp.concatenate([first, second], axis=0)
+def _joined(first: Array, second: Array, axis: int = 0) -> Array:
+    return jnp.concatenate([first, second], axis=axis)

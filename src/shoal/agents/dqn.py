@@ -8,7 +8,7 @@ bootstraps from the true final observation; samples are taken with replacement; 
 buffer.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,11 @@ from jaxtyping import Array, Bool, Float, Int
 from shoal.agents.normalization import first_stats, normalized, updated
 from shoal.agents.replay_agent import Observed, ReplayAgent, SequenceShape, steps_of
 from shoal.agents.sequences import (
+    Hidden,
     burn_in_field,
-    carries_of_successors,
     check_sequences,
+    hidden_of_sequences,
     length_field,
-    read_after_burn_in,
     sequence_shape,
 )
 from shoal.core.agent import Guarded, Metrics, check_choices, check_counts, refuse_ignored
@@ -78,13 +78,6 @@ class DQNPolicy(Struct):
     age: Int[Array, ""]
     weights: Weights
     obs_stats: RunningStats | None = None  # statistics that normalize observations
-
-
-class Hidden(NamedTuple):
-    """The hidden vectors of samples, which the heads of a network read."""
-
-    observed: Float[Array, "B H"]
-    successor: Float[Array, "B H"]
 
 
 @agent("dqn")
@@ -406,17 +399,10 @@ class DQN(ReplayAgent):
 
     def _hidden(self, weights: Weights, batch: Transitions) -> Hidden:
         """The hidden vectors of the samples' observations and of their successors' (XLA removes what is not used)."""
-        net, history = self._net, batch.history
-        if history is None:
-            return Hidden(*(net.hidden(weights, x.obs)[0] for x in (batch.observed, batch.next_observed)))
-
-        def unroll(*rows: Any) -> tuple[Array, Any]:
-            return net.unroll_hidden(weights, *rows)
-
-        hidden, carries = read_after_burn_in(unroll, history, self.burn_in)
-        carries = carries_of_successors(carries, history, self.burn_in)
-        observed = hidden[: self.sequence_length].reshape(-1, hidden.shape[-1])
-        return Hidden(observed, net.hidden(weights, batch.next_observed.obs, carries)[0])
+        torso = self._net.recurrent_torso
+        if self.sequence is None:
+            return Hidden(*(torso.hidden(weights, x.obs)[0] for x in (batch.observed, batch.next_observed)))
+        return hidden_of_sequences(torso, weights, batch, self.sequence)
 
     def _next_output(
         self, weights: Weights, target: Weights, hidden: tuple[Array, Array], batch: Transitions, key: Key

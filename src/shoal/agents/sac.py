@@ -24,6 +24,7 @@ from shoal.core.spaces import Box, Discrete, to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import sample_noise
+from shoal.nn.memory.fields import memory_of
 from shoal.ops.gradients import polyak_update
 from shoal.ops.replay import Transitions
 
@@ -57,6 +58,18 @@ class SAC(SoftActorCritic):
     With `subset`, targets take the smallest Q-value of so many critics, which are drawn anew in each gradient step, and
     the policy maximizes the mean of all (REDQ, Chen et al. 2021, "Randomized ensembled double Q-learning"). Other than
     in the paper, the temperature of `redq` keeps the learning rate that it has in `sac`.
+
+    `memory` adds a network with `memory_size` units after the torso, so that actions and Q-values can depend on earlier
+    observations of the episode (see `nn/memory/`). The policy and every critic have a memory of their own: in one that
+    they share, the gradients of two losses of different sizes meet, which learns worse (Ni et al. 2022, "Recurrent
+    model-free RL can be a strong baseline for many POMDPs"). A critic reads the action behind its memory, in one more
+    layer of as many relu units. A sample is a sequence, as in `dqn` with a memory (R2D2, Kapturowski et al. 2019):
+    every network first reads `burn_in` steps, from the carry on that was stored where the sequence begins and without
+    gradients, then the losses are means over `sequence_length` steps. The policy's carries are stored while it acts;
+    those of the critics, of which acting needs none, are computed after the rollout in one pass. Target networks begin
+    with the carries of the critics. `batch_size` counts sequences, `buffer_size` steps, and `num_steps` must divide
+    `sequence_length`. Differences from Ni et al.: they have one memory for both critics, begin with carries of zeros,
+    and their networks read the last action and reward too.
 
     Entropies are in nats. In a Box they are those of actions rescaled to [-1, 1], as in Haarnoja et al. and
     Stable-Baselines3, so that results do not depend on the units of actions. In the units of the Box they are larger by
@@ -96,18 +109,21 @@ class SAC(SoftActorCritic):
         self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], LossAux]:
         """The squared error, from targets by the target weights."""
-        target_critics = learner.target
+        target_critics, chosen = learner.target, slice(None)
         if self.subset:
             key, k_subset = jax.random.split(key)
             chosen = jax.random.choice(k_subset, self.num_critics, (self.subset,), replace=False)
             target_critics = jax.tree.map(lambda x: x[chosen], target_critics)
         alpha, noise = self._alpha(learner), sample_noise(self.action_space, key, sample_weight.shape)
-        policy, smallest = self._policy(learner.actor, batch.next_observed), partial(jnp.min, axis=0)
-        next_value, entropy = self.soft_value(policy, target_critics, alpha, batch.next_observed, noise, smallest)
+        policy = self._policy(learner.actor, self.policy_batch(learner.actor, batch).next_observed)
+        of_target = self.critics_batch(target_critics, batch, chosen).next_observed
+        smallest = partial(jnp.min, axis=0)
+        next_value, entropy = self.soft_value(policy, target_critics, alpha, of_target, noise, smallest)
         target = batch.reward + batch.bootstrap * next_value
         space = self.action_space
         action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action
-        q_values, share = self._critics(critics, batch.observed.obs, action), self.share_of(sample_weight)
+        of_critics = self.critics_batch(critics, batch).observed
+        q_values, share = self._critics(critics, of_critics.obs, action), self.share_of(sample_weight)
         loss, (losses, error) = critic_loss(q_values, target, sample_weight, share)
         return loss, (losses | {"entropy": jnp.sum(share * entropy), "alpha": alpha}, {}, error)
 
@@ -117,7 +133,8 @@ class SAC(SoftActorCritic):
 
     @property
     def _critics(self) -> Critics:
-        return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
+        space = self.observation_space
+        return Critics(self.network, space, self.action_space, self.num_critics, memory=memory_of(self))
 
     def _target_entropy(self, observed: Observed) -> Float[Array, "..."]:
         """The target entropy in nats of each state; in a Box, of actions rescaled to [-1, 1]."""

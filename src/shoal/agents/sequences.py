@@ -9,7 +9,7 @@ loss is the mean over the steps of a sequence, not their sum.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,18 @@ from shoal.agents.replay_agent import SequenceShape
 from shoal.core.agent import check_counts, refuse_ignored
 from shoal.core.struct import static
 from shoal.nn.memory.fields import check_memory_fields
-from shoal.ops.replay import History
+from shoal.nn.recurrent_torso import RecurrentTorso
+from shoal.ops.replay import History, Transitions
 
 # (observations [T, B], whether they begin an episode [T, B], carry [B]) -> (hidden [T, B, H], carry after each [T, B])
 Unroll = Callable[[Any, Bool[Array, "T B"], Any], tuple[Float[Array, "T B H"], Any]]
+
+
+class Hidden(NamedTuple):
+    """The hidden vectors of samples, which the heads of a network read."""
+
+    observed: Float[Array, "B H"]
+    successor: Float[Array, "B H"]
 
 
 def length_field() -> Any:
@@ -55,6 +63,28 @@ def check_sequences(agent: Any) -> None:
             f"sequence_length={length} must be a multiple of num_steps={steps}: sequences begin where rollouts begin, "
             f"so that otherwise some steps would be learned from more often than others. Try {near}."
         )
+
+
+def hidden_of_sequences(torso: RecurrentTorso, weights: Any, batch: Transitions, shape: SequenceShape) -> Hidden:
+    """The hidden vectors that a network makes of samples of sequences, from the stored carries on."""
+    history = batch.history
+    assert history is not None
+
+    def unroll(*rows: Any) -> tuple[Array, Any]:
+        return torso.unroll(weights, *rows)
+
+    hidden, carries = read_after_burn_in(unroll, history, shape.burn_in)
+    carries = carries_of_successors(carries, history, shape.burn_in)
+    observed = hidden[: shape.length].reshape(-1, hidden.shape[-1])
+    return Hidden(observed, torso.hidden(weights, batch.next_observed.obs, carries)[0])
+
+
+def with_hidden(batch: Transitions, hidden: Hidden) -> Transitions:
+    """The samples with hidden vectors in the place of their observations."""
+    return batch.replace(
+        observed=batch.observed.replace(obs=hidden.observed),
+        next_observed=batch.next_observed.replace(obs=hidden.successor),
+    )
 
 
 def read_after_burn_in(unroll: Unroll, history: History, burn_in: int) -> tuple[Float[Array, "T B H"], Any]:

@@ -12,14 +12,16 @@ from jaxtyping import Array, Bool, Float
 from shoal.agents.normalization import normalized
 from shoal.agents.replay_actor_critic import ReplayActorCritic, ReplayState
 from shoal.agents.replay_agent import Observed
+from shoal.agents.sequences import check_sequences
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.spaces import Discrete
-from shoal.core.struct import Choice, Number, Struct, hyper, static, struct
+from shoal.core.struct import Choice, Number, Struct, hyper, struct
 from shoal.nn.batch_renorm import with_averages
 from shoal.nn.distributions import Categorical, SquashedGaussian, as_action, check_bounded, masked, sample_noise
+from shoal.nn.memory.fields import memory_of
 from shoal.nn.policy_network import PolicyNetwork
-from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
+from shoal.nn.torso_choice import chosen_torso
 from shoal.ops.gradients import Optimizer, adam, descend_tree, first_moments
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
@@ -90,12 +92,6 @@ class SoftActorCritic(ReplayActorCritic):
         5e3, valid=(0, 1e9), help="environment steps with uniform actions before the first gradient step"
     )
 
-    num_critics: int = static(2)
-    hidden: tuple[int, ...] = static((256, 256))
-    activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
-    network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
-
     # What an agent defines.
 
     @abc.abstractmethod
@@ -119,14 +115,17 @@ class SoftActorCritic(ReplayActorCritic):
     def policy_in_training(
         self, learner: Learner, actor: Weights, observed: Observed, sample_weight: Float[Array, "B"]
     ) -> tuple[Policy, dict[str, Any]]:
-        """(the policy of weights that learn, moving averages after it). Default: as it acts, without averages."""
+        """(the policy of weights that learn, moving averages after it). Default: as it acts, without averages.
+
+        `observed` is what its network reads.
+        """
         del learner, sample_weight
         return self._policy(actor, observed), {}
 
     @property
     def _actor(self) -> Any:
         """The network of the policy, with `policy_outputs` outputs: this one, or one called likewise."""
-        return PolicyNetwork(self.network, self.observation_space, self.policy_outputs)
+        return PolicyNetwork(self.network, self.observation_space, self.policy_outputs, memory_of(self))
 
     @property
     @abc.abstractmethod
@@ -153,6 +152,7 @@ class SoftActorCritic(ReplayActorCritic):
             check_bounded(env.action_space)
         if np.all(np.asarray(self.temperature) == FIXED):
             refuse_ignored(self, "with temperature='fixed'", "alpha_learning_rate", "entropy_ratio")
+        check_sequences(self)
         return self.fitted(env).replace(network=chosen_torso(self, env.observation_space))
 
     def act(
@@ -160,21 +160,23 @@ class SoftActorCritic(ReplayActorCritic):
     ) -> tuple[Any, Any]:
         """(action, carry): when greedy, the squashed mean or the most probable discrete action; otherwise a sample."""
         weights = self.policy_state(state)
-        policy = self._policy(weights.actor, Observed(normalized(weights.obs_stats, obs), mask))
+        seen, carry = self.seen_by_policy(weights.actor, normalized(weights.obs_stats, obs), carry)
+        policy = self._policy(weights.actor, Observed(seen, mask))
         action = policy.mode() if greedy else policy.sample(sample_noise(self.action_space, key, ()))
         return as_action(self.action_space, action), carry
 
     def value(self, state: ReplayState | SoftPolicy, obs: Any) -> Float[Array, "*axes"]:
         """The soft value (expected return plus entropy) of observations, as if all actions were allowed.
 
-        In a Box it is the Q-value of the policy's mode, without the entropy of that action.
+        In a Box it is the Q-value of the policy's mode, without the entropy of that action. With a memory, observations
+        begin an episode.
         """
         weights = self.policy_state(state)
-        observed = Observed(normalized(weights.obs_stats, obs), None)
-        policy = self._policy(weights.actor, observed)
+        seen, of_critics = self.seen_first(weights, normalized(weights.obs_stats, obs))
+        policy = self._policy(weights.actor, Observed(seen, None))
         if isinstance(policy, Categorical):
-            return self.soft_value(policy, weights.critics, self._alpha(weights), observed, None)[0]
-        return self.combined(self._critics(weights.critics, observed.obs, policy.mode()))
+            return self.soft_value(policy, weights.critics, self._alpha(weights), Observed(of_critics, None), None)[0]
+        return self.combined(self._critics(weights.critics, of_critics, policy.mode()))
 
     def with_policy(self, state: ReplayState, policy: SoftPolicy) -> ReplayState:
         """A new member's state with a policy's actor, critics (online and target), temperature and statistics."""
@@ -202,7 +204,7 @@ class SoftActorCritic(ReplayActorCritic):
         """One gradient step: the critics, then policy and temperature if they are due, then the target weights."""
         k_critics, k_actor = jax.random.split(key)
         learner, losses, error = self._learn_critics(learner, batch, sample_weight, k_critics)
-        learner = self._learn_policy(learner, batch.observed, sample_weight, k_actor)
+        learner = self._learn_policy(learner, batch, sample_weight, k_actor)
         return learner.replace(target=self.updated_target(learner)), losses, error
 
     def _learn_critics(
@@ -222,17 +224,18 @@ class SoftActorCritic(ReplayActorCritic):
         return learner.replace(critics=critics, critic_moments=moments, is_stopped=is_stopped), losses, error
 
     def _learn_policy(
-        self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"], key: Key
+        self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> Learner:
         """Steps of policy and temperature after every `policy_delay` critic steps, otherwise none."""
 
         def step(i, learner):
             noise = sample_noise(self.action_space, jax.random.fold_in(key, i), sample_weight.shape)
-            alpha = self._alpha(learner)
+            alpha, of_critics = self._alpha(learner), self.critics_batch(learner.critics, batch).observed
 
             def loss(actor):
+                observed = self.policy_batch(actor, batch).observed
                 policy, averages = self.policy_in_training(learner, actor, observed, sample_weight)
-                value, entropy = self.soft_value(policy, learner.critics, alpha, observed, noise)
+                value, entropy = self.soft_value(policy, learner.critics, alpha, of_critics, noise)
                 return -jnp.sum(sample_weight * value), (entropy, averages)
 
             gradient, (entropy, averages) = jax.grad(loss, has_aux=True)(learner.actor)
@@ -246,7 +249,7 @@ class SoftActorCritic(ReplayActorCritic):
             )
             actor = with_averages(actor, averages, is_stopped)
             learner = learner.replace(actor=actor, actor_moments=moments, is_stopped=is_stopped)
-            return self._learn_alpha(learner, jnp.sum(sample_weight * (entropy - self._target_entropy(observed))))
+            return self._learn_alpha(learner, jnp.sum(sample_weight * (entropy - self._target_entropy(batch.observed))))
 
         period = jnp.maximum(whole(self.policy_delay), 1)
         steps = jnp.where(whole(self.policy_steps) == 0, period, whole(self.policy_steps))
@@ -278,7 +281,8 @@ class SoftActorCritic(ReplayActorCritic):
     ) -> tuple[Float[Array, "*axes"], Float[Array, "*axes"]]:
         """(soft values, entropies) of states: exact for discrete actions, estimated from one action otherwise.
 
-        `combine` makes Q-values of the outputs of all critics; without it, `combined` does.
+        `observed` is what the critics read. `combine` makes Q-values of the outputs of all critics; without it,
+        `combined` does.
         """
         combine = combine or self.combined
         if isinstance(policy, Categorical):

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 from shoal.agents.normalization import normalized
 from shoal.agents.replay_actor_critic import ReplayActorCritic, ReplayState
 from shoal.agents.replay_agent import Losses, Observed, critic_loss
+from shoal.agents.sequences import check_sequences
 from shoal.core.agent import check_choices, check_counts, refuse_ignored
 from shoal.core.env import Env, Key
 from shoal.core.registry import agent
@@ -24,8 +25,9 @@ from shoal.core.spaces import to_unit
 from shoal.core.struct import Number, Struct, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import as_action, check_bounded, sample_noise
+from shoal.nn.memory.fields import memory_of
 from shoal.nn.policy_network import PolicyNetwork
-from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
+from shoal.nn.torso_choice import chosen_torso
 from shoal.ops.gradients import adam, descend_tree, first_moments, polyak_update
 from shoal.ops.replay import Transitions
 from shoal.ops.running import RunningStats
@@ -78,6 +80,11 @@ class TD3(ReplayActorCritic):
     `train_iterations` for every `train_frequency` environment steps. During the first `learning_starts` environment
     steps there are none, and actions are uniformly random. A gradient step changes the critics; every `policy_delay`-th
     one also changes the policy and all target weights. All noise is in units of half the width of the Box.
+
+    `memory` lets actions and Q-values depend on earlier observations of the episode, as in `sac`: policy, critics and
+    their targets each have a memory of their own, and samples are sequences with stored carries and burn-in. Other than
+    in Meng et al. 2021, "Memory-based deep reinforcement learning for POMDPs" (LSTM-TD3), the torso after which it
+    comes is all that reads an observation, and last actions are not read.
     """
 
     learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="learning rate of the critics")
@@ -100,10 +107,6 @@ class TD3(ReplayActorCritic):
     num_critics: int = static(
         2, help="targets use the smallest of their Q-values; the policy maximizes that of the first"
     )
-    hidden: tuple[int, ...] = static((256, 256))
-    activation: str = static("relu", choices=("tanh", "relu", "silu", "gelu"))
-    torso: str = static("auto", choices=TORSOS, help=TORSO_HELP)
-    network: Any = static(None, help="your own torso; hidden, activation and torso then have no effect")
 
     def bind(self, env: Env) -> "TD3":
         """The agent fitted to an environment. Raises Unsuited if actions are not in a Box with finite bounds."""
@@ -112,6 +115,7 @@ class TD3(ReplayActorCritic):
         check_bounded(env.action_space)
         if not np.any(np.asarray(self.target_noise)):
             refuse_ignored(self, "without target_noise", "target_clip")
+        check_sequences(self)
         return self.fitted(env).replace(network=chosen_torso(self, env.observation_space))
 
     def act(
@@ -120,15 +124,18 @@ class TD3(ReplayActorCritic):
         """(action, carry): the policy's action, with exploration noise added unless greedy."""
         del mask
         weights = self.policy_state(state)
-        obs = normalized(weights.obs_stats, obs)
+        seen, carry = self.seen_by_policy(weights.actor, normalized(weights.obs_stats, obs), carry)
         noise = 0.0 if greedy else sample_noise(self.action_space, key, ())
-        return as_action(self.action_space, self._noisy_action(weights.actor, obs, noise)), carry
+        return as_action(self.action_space, self._noisy_action(weights.actor, seen, noise)), carry
 
     def value(self, state: ReplayState | TD3Policy, obs: Any) -> Float[Array, "*axes"]:
-        """The smallest of the critics' Q-values of the policy's action."""
+        """The smallest of the critics' Q-values of the policy's action.
+
+        With a memory, observations begin an episode.
+        """
         weights = self.policy_state(state)
-        obs = normalized(weights.obs_stats, obs)
-        return jnp.min(self._critics(weights.critics, obs, self._greedy_action(weights.actor, obs)), axis=0)
+        seen, of_critics = self.seen_first(weights, normalized(weights.obs_stats, obs))
+        return jnp.min(self._critics(weights.critics, of_critics, self._greedy_action(weights.actor, seen)), axis=0)
 
     def with_policy(self, state: ReplayState, policy: TD3Policy) -> ReplayState:
         """A new member's state with a policy's weights (online and target) and observation statistics."""
@@ -152,18 +159,19 @@ class TD3(ReplayActorCritic):
     ) -> tuple[Learner, Losses, Float[Array, "B"]]:
         """One gradient step: the critics, then policy and target weights if they are due."""
         learner, losses, error = self._learn_critics(learner, batch, sample_weight, key)
-        return self._learn_policy(learner, batch.observed, sample_weight), losses, error
+        return self._learn_policy(learner, batch, sample_weight), losses, error
 
     def _learn_critics(
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Learner, Losses, Float[Array, "B"]]:
         noise = sample_noise(self.action_space, key, sample_weight.shape)
-        target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch.next_observed, noise)
+        target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch, noise)
 
         action = to_unit(self.action_space, batch.action)
 
         def loss(critics):
-            q_values, share = self._critics(critics, batch.observed.obs, action), self.share_of(sample_weight)
+            seen, share = self.critics_batch(critics, batch).observed, self.share_of(sample_weight)
+            q_values = self._critics(critics, seen.obs, action)
             return critic_loss(q_values, target, sample_weight, share)
 
         old = learner.weights
@@ -179,23 +187,25 @@ class TD3(ReplayActorCritic):
         weights = old.replace(critics=critics)
         return learner.replace(weights=weights, critic_moments=moments, is_stopped=is_stopped), losses, error
 
-    def _next_value(self, target: Networks, observed: Observed, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
+    def _next_value(self, target: Networks, batch: Transitions, noise: Float[Array, "B n"]) -> Float[Array, "B"]:
         """The smallest of the target critics' Q-values, for the target policy's action with clipped noise."""
         clipped_noise = jnp.clip(self.target_noise * noise, -self.target_clip, self.target_clip)
-        action = _add_noise(self._greedy_action(target.actor, observed.obs), clipped_noise)
-        return jnp.min(self._critics(target.critics, observed.obs, action), axis=0)
+        seen = self.policy_batch(target.actor, batch).next_observed
+        action = _add_noise(self._greedy_action(target.actor, seen.obs), clipped_noise)
+        of_critics = self.critics_batch(target.critics, batch).next_observed
+        return jnp.min(self._critics(target.critics, of_critics.obs, action), axis=0)
 
-    def _learn_policy(self, learner: Learner, observed: Observed, sample_weight: Float[Array, "B"]) -> Learner:
+    def _learn_policy(self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"]) -> Learner:
         """Change the policy and all target weights after every `policy_delay` critic steps, otherwise nothing."""
 
         def step(_, learner):
             old = learner.weights
             first = jax.tree.map(lambda x: x[:1], old.critics)
+            of_critic = self.critics_batch(first, batch, slice(1)).observed
 
             def loss(actor):
-                return -jnp.sum(
-                    sample_weight * self._critics(first, observed.obs, self._greedy_action(actor, observed.obs))[0]
-                )
+                action = self._greedy_action(actor, self.policy_batch(actor, batch).observed.obs)
+                return -jnp.sum(sample_weight * self._critics(first, of_critic.obs, action)[0])
 
             gradient = jax.grad(loss)(old.actor)
             actor, moments, is_stopped = descend_tree(
@@ -218,11 +228,12 @@ class TD3(ReplayActorCritic):
 
     @property
     def _actor(self) -> PolicyNetwork:
-        return PolicyNetwork(self.network, self.observation_space, self.action_space.shape[0])
+        return PolicyNetwork(self.network, self.observation_space, self.action_space.shape[0], memory_of(self))
 
     @property
     def _critics(self) -> Critics:
-        return Critics(self.network, self.observation_space, self.action_space, self.num_critics)
+        space = self.observation_space
+        return Critics(self.network, space, self.action_space, self.num_critics, memory=memory_of(self))
 
     def init_learner(self, key: Key, obs: Any, action: Array) -> Learner:
         """Initial weights, target weights and Adam states. `key` is consumed."""
@@ -239,11 +250,11 @@ class TD3(ReplayActorCritic):
 
     # Actions are in the units of the box here (`core.spaces.from_unit`).
 
-    def _greedy_action(self, actor: Weights, obs: Any) -> Float[Array, "*axes n"]:
-        return jnp.tanh(self._actor(actor, obs))
+    def _greedy_action(self, actor: Weights, seen: Any) -> Float[Array, "*axes n"]:
+        return jnp.tanh(self._actor(actor, seen))
 
-    def _noisy_action(self, actor: Weights, obs: Any, noise: Any) -> Float[Array, "*axes n"]:
-        return _add_noise(self._greedy_action(actor, obs), self.exploration_noise * noise)
+    def _noisy_action(self, actor: Weights, seen: Any, noise: Any) -> Float[Array, "*axes n"]:
+        return _add_noise(self._greedy_action(actor, seen), self.exploration_noise * noise)
 
 
 def _add_noise(action: Float[Array, "*axes n"], noise: Any) -> Float[Array, "*axes n"]:

@@ -17,6 +17,7 @@ from shoal.core.spaces import to_unit
 from shoal.core.struct import Number, hyper, static, struct
 from shoal.nn.action_value import Critics
 from shoal.nn.distributions import check_bounded, sample_noise
+from shoal.nn.memory.fields import memory_of
 from shoal.ops.distributional import quantile_huber
 from shoal.ops.gradients import polyak_update
 from shoal.ops.replay import Transitions
@@ -30,7 +31,8 @@ class TQC(SoftActorCritic):
 
     Each of `num_critics` critics predicts `quantiles` quantiles of the return. The target joins those of all critics
     and drops the `num_critics` x `dropped` largest, which prevents overestimation; the policy maximizes the mean of
-    all quantiles. Actions lie in a Box with finite bounds. Updates, temperature and entropies are those of SAC.
+    all quantiles. Actions lie in a Box with finite bounds. Updates, temperature, entropies and `memory` are those of
+    SAC.
 
     Differences from the paper: the loss is summed over the critics and averaged over quantiles, where the authors' code
     averages over both, which Adam does not notice; the networks have two layers, not three of 512 units, so that a
@@ -71,12 +73,14 @@ class TQC(SoftActorCritic):
     ) -> tuple[Float[Array, ""], LossAux]:
         """The quantile Huber loss, from targets by the target weights."""
         alpha, noise = self._alpha(learner), sample_noise(self.action_space, key, sample_weight.shape)
-        policy = self._policy(learner.actor, batch.next_observed)
+        policy = self._policy(learner.actor, self.policy_batch(learner.actor, batch).next_observed)
         next_action, log_prob = policy.sample_with_log_prob(noise)  # type: ignore[union-attr]  # of actions in a Box
-        next_quantiles, kept = self._truncated(self._critics(learner.target, batch.next_observed.obs, next_action))
+        of_target = self.critics_batch(learner.target, batch).next_observed
+        next_quantiles, kept = self._truncated(self._critics(learner.target, of_target.obs, next_action))
         soft = next_quantiles - alpha * log_prob[:, None]
         target = batch.reward[:, None] + batch.bootstrap[:, None] * soft
-        quantiles = self._critics(critics, batch.observed.obs, to_unit(self.action_space, batch.action))
+        of_critics = self.critics_batch(critics, batch).observed
+        quantiles = self._critics(critics, of_critics.obs, to_unit(self.action_space, batch.action))
         by_critic = jax.vmap(lambda q: quantile_huber(q, target, 1.0, target_weight=kept))(quantiles) / self.quantiles
         q_value, target_value = self.combined(quantiles), jnp.sum(kept[None] * target, axis=1)
         losses = {
@@ -102,4 +106,5 @@ class TQC(SoftActorCritic):
 
     @property
     def _critics(self) -> Critics:
-        return Critics(self.network, self.observation_space, self.action_space, self.num_critics, self.quantiles)
+        sizes = self.num_critics, self.quantiles
+        return Critics(self.network, self.observation_space, self.action_space, *sizes, memory_of(self))

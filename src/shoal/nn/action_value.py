@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 from shoal.core.keys import Key
 from shoal.core.spaces import Box, Discrete, Space
 from shoal.nn.dense import apply_dense, init_dense
+from shoal.nn.memory import Memory
+from shoal.nn.recurrent_torso import RecurrentTorso
 from shoal.nn.torso_choice import form_read, hidden_units, torso_input
 from shoal.nn.torsos import MLP
 
@@ -22,6 +24,9 @@ class Critics(NamedTuple):
     of the observation. If the torso reads images, it is concatenated to the torso's output instead, and one more hidden
     layer of relu units follows. With `quantiles` a critic predicts so many quantiles of the return of the action. For
     discrete actions, a critic reads the observation and computes the Q-values of all actions at once.
+
+    With a `memory` after its torso, a critic reads hidden vectors [K, *axes, H] in the place of observations, which
+    `recurrent_torso` computes with the weights of each critic. The action is then concatenated to these.
     """
 
     torso: Any
@@ -29,6 +34,7 @@ class Critics(NamedTuple):
     action_space: Box | Discrete
     count: int = 2
     quantiles: int = 0  # of the return of an action in a Box; 0: its mean
+    memory: Memory | None = None
 
     def init(self, key: Key, obs: Any, action: Array) -> Weights:
         """Initial weights with a leading axis [K]. `key` is consumed.
@@ -37,31 +43,45 @@ class Critics(NamedTuple):
         """
         return jax.vmap(lambda k: self._init_one(k, obs, action))(jax.random.split(key, self.count))
 
-    def __call__(self, weights: Weights, obs: Any, action: Array) -> Float[Array, "K ..."]:
+    def __call__(self, weights: Weights, seen: Any, action: Array) -> Float[Array, "K ..."]:
         """The Q-value [K, *axes] of one action for each observation, by every critic, or quantiles [K, *axes, Z]."""
         if isinstance(self.action_space, Box):
-            outputs = jax.vmap(lambda w: self._apply_one(w, obs, action))(weights)
+            outputs = self._apply(weights, seen, action)
             return outputs if self.quantiles else outputs[..., 0]
         chosen = jax.nn.one_hot(action, self.action_space.n, dtype=bool)
-        return jnp.sum(jnp.where(chosen[None], self.every(weights, obs), 0), axis=-1)
+        return jnp.sum(jnp.where(chosen[None], self.every(weights, seen), 0), axis=-1)
 
-    def every(self, weights: Weights, obs: Any) -> Float[Array, "K *axes A"]:
+    def every(self, weights: Weights, seen: Any) -> Float[Array, "K *axes A"]:
         """The Q-values of all discrete actions for each observation, by every critic."""
-        return jax.vmap(lambda w: self._apply_one(w, obs, None))(weights)
+        return self._apply(weights, seen, None)
+
+    @property
+    def recurrent_torso(self) -> RecurrentTorso:
+        """The torso and the memory of one critic."""
+        return RecurrentTorso(self.torso, self.observation_space, self.memory)
+
+    def _apply(self, weights: Weights, seen: Any, action: Array | None) -> Float[Array, "K *axes outputs"]:
+        of_each = None if self.memory is None else 0  # hidden vectors differ between critics, observations do not
+        return jax.vmap(lambda w, x: self._apply_one(w, x, action), in_axes=(0, of_each))(weights, seen)
 
     def _init_one(self, key: Key, obs: Any, action: Array) -> Weights:
-        k_torso, k_joint, k_head = jax.random.split(key, 3)
-        features = self._features(obs, action)
-        weights = {"torso": self.torso.init(k_torso, features)}
-        width = hidden_units(self.torso, weights["torso"], features)
+        k_torso, k_joint, k_head, *k_memory = jax.random.split(key, 3 if self.memory is None else 4)
+        if self.memory is None:
+            features = self._features(obs, action)
+            weights = {"torso": self.torso.init(k_torso, features)}
+            width = hidden_units(self.torso, weights["torso"], features)
+        else:
+            weights, width = self.recurrent_torso.init(k_torso, obs, *k_memory)
         if self._joins_late:
             example = jnp.zeros((width + action.shape[-1],), jnp.float32)
             weights["joint"] = self._joint(width).init(k_joint, example)
         outputs = max(self.quantiles, 1) if isinstance(self.action_space, Box) else self.action_space.n
         return {**weights, "head": init_dense(k_head, width, outputs, scale=1.0)}
 
-    def _apply_one(self, weights: Weights, obs: Any, action: Array | None) -> Float[Array, "*axes outputs"]:
-        hidden = self.torso.apply(weights["torso"], self._features(obs, action))
+    def _apply_one(self, weights: Weights, seen: Any, action: Array | None) -> Float[Array, "*axes outputs"]:
+        hidden = seen
+        if self.memory is None:
+            hidden = self.torso.apply(weights["torso"], self._features(seen, action))
         if self._joins_late:
             hidden = self._joint(hidden.shape[-1]).apply(weights["joint"], self._join(hidden, action))
         return apply_dense(weights["head"], hidden)
@@ -75,7 +95,8 @@ class Critics(NamedTuple):
 
     @property
     def _joins_early(self) -> bool:
-        return isinstance(self.action_space, Box) and form_read(self.torso, self.observation_space) == "vector"
+        reads_vectors = form_read(self.torso, self.observation_space) == "vector"
+        return isinstance(self.action_space, Box) and reads_vectors and self.memory is None
 
     @property
     def _joins_late(self) -> bool:

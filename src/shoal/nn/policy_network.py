@@ -1,4 +1,4 @@
-"""The network of a policy without a value head: a torso and one linear head. Weights are nested dicts."""
+"""The network of a policy without a value head: torso, memory if any, and a linear head. Weights are nested dicts."""
 
 from typing import Any, NamedTuple
 
@@ -8,27 +8,35 @@ from jaxtyping import Array, Float
 from shoal.core.keys import Key
 from shoal.core.spaces import Space
 from shoal.nn.dense import apply_dense, init_dense
-from shoal.nn.torso_choice import hidden_units, torso_input
+from shoal.nn.memory import Memory
+from shoal.nn.recurrent_torso import RecurrentTorso
 
 Weights = Any
 
 
 class PolicyNetwork(NamedTuple):
-    """Maps observations to `outputs` numbers: the parameters of an action distribution, or an action."""
+    """Maps observations to `outputs` numbers: the parameters of an action distribution, or an action.
+
+    With a `memory` after the torso it maps hidden vectors, which `recurrent_torso` computes from observations.
+    """
 
     torso: Any
     observation_space: Space
     outputs: int
+    memory: Memory | None = None
 
     def init(self, key: Key, obs: Any) -> Weights:
         """Initial weights, from an example observation with any leading axes; small for the head. `key` is consumed."""
-        k_torso, k_head = jax.random.split(key)
-        features = torso_input(self.torso, self.observation_space, obs)
-        torso = self.torso.init(k_torso, features)
-        width = hidden_units(self.torso, torso, features)
-        return {"torso": torso, "head": init_dense(k_head, width, self.outputs, scale=0.01)}
+        k_torso, k_head, *k_memory = jax.random.split(key, 2 if self.memory is None else 3)
+        weights, width = self.recurrent_torso.init(k_torso, obs, *k_memory)
+        return {**weights, "head": init_dense(k_head, width, self.outputs, scale=0.01)}
 
-    def __call__(self, weights: Weights, obs: Any) -> Float[Array, "*axes outputs"]:
-        """The outputs of the head for observations with any leading axes."""
-        features = torso_input(self.torso, self.observation_space, obs)
-        return apply_dense(weights["head"], self.torso.apply(weights["torso"], features))
+    def __call__(self, weights: Weights, seen: Any) -> Float[Array, "*axes outputs"]:
+        """The outputs of the head for observations, or with a memory for hidden vectors, with any leading axes."""
+        hidden = seen if self.memory is not None else self.recurrent_torso.hidden(weights, seen)[0]
+        return apply_dense(weights["head"], hidden)
+
+    @property
+    def recurrent_torso(self) -> RecurrentTorso:
+        """The torso and the memory."""
+        return RecurrentTorso(self.torso, self.observation_space, self.memory)

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from shoal.core.keys import Key
-from shoal.core.spaces import Space, zeros
+from shoal.core.spaces import Space
 from shoal.nn.dense import along_last_axis, apply_dense, init_dense
 from shoal.nn.memory import Memory
-from shoal.nn.torso_choice import hidden_units, torso_input
+from shoal.nn.recurrent_torso import RecurrentTorso
 
 Weights = Any
 COSINES = 64  # numbers by which an implicit network reads a quantile level (Dabney et al. 2018, section 3.1)
@@ -43,12 +43,8 @@ class QNetwork(NamedTuple):
     def init(self, key: Key, obs: Any) -> Weights:
         """Initial weights, from an example observation with any leading axes. `key` is consumed."""
         k_torso, *k_heads = jax.random.split(key, 1 + len(self._heads) + (self.memory is not None) + self.implicit)
-        features = torso_input(self.torso, self.observation_space, obs)
-        weights = {"torso": self.torso.init(k_torso, features)}
-        width = hidden_units(self.torso, weights["torso"], features)
-        if self.memory is not None:
-            weights["memory"] = self.memory.init(k_heads.pop(), jnp.zeros((width,), jnp.float32))
-            width = self.memory.size
+        k_memory = None if self.memory is None else k_heads.pop()
+        weights, width = self.recurrent_torso.init(k_torso, obs, k_memory)
         if self.implicit:
             weights["levels"] = init_dense(k_heads.pop(), COSINES, width, scale=2**0.5)
         for k_head, (name, size) in zip(k_heads, self._heads.items(), strict=True):
@@ -62,42 +58,34 @@ class QNetwork(NamedTuple):
         self, weights: Weights, obs: Any, noise: Any = None, levels: Float[Array, "*axes atoms"] | None = None
     ) -> Float[Array, "*axes A atoms"]:
         """The outputs of a network without memory. With `noise=None` a noisy one uses the means of its weights."""
-        return self.outputs(weights, self._torso_output(weights, obs), noise, levels)
+        return self.outputs(weights, self.recurrent_torso.hidden(weights, obs)[0], noise, levels)
+
+    @property
+    def recurrent_torso(self) -> RecurrentTorso:
+        """The torso and the memory, which compute the hidden vectors that the heads read."""
+        return RecurrentTorso(self.torso, self.observation_space, self.memory)
 
     def initial_carry(self, axes: tuple[int, ...] = ()) -> Any:
         """The recurrent carry at the start of an episode, with leading `axes`; None without a memory."""
-        return None if self.memory is None else self.memory.initial_carry(axes)
+        return self.recurrent_torso.initial_carry(axes)
 
     def first_carry(self, obs: Any) -> Any:
         """The carries of observations that begin an episode, with any leading axes; None without a memory."""
-        array, unbatched = (jax.tree.leaves(x)[0] for x in (obs, zeros(self.observation_space)))
-        return self.initial_carry(array.shape[: array.ndim - unbatched.ndim])
+        return self.recurrent_torso.first_carry(obs)
 
     def step(
         self, weights: Weights, obs: Any, carry: Any, noise: Any = None
     ) -> tuple[Float[Array, "*axes A atoms"], Any]:
         """(outputs for all actions, next carry) for one observation with any leading axes."""
-        hidden, carry = self.hidden(weights, obs, carry)
+        hidden, carry = self.recurrent_torso.hidden(weights, obs, carry)
         return self.outputs(weights, hidden, noise), carry
 
     def unroll(
         self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Any
     ) -> tuple[Float[Array, "T E A atoms"], Any]:
         """(outputs for all actions, carries after each step) of T observations, for a network with memory."""
-        hidden, carries = self.unroll_hidden(weights, obs, is_first, carry)
+        hidden, carries = self.recurrent_torso.unroll(weights, obs, is_first, carry)
         return self.outputs(weights, hidden), carries
-
-    def hidden(self, weights: Weights, obs: Any, carry: Any = None) -> tuple[Float[Array, "*axes H"], Any]:
-        """(the hidden vectors that the heads read, next carry) for one observation with any leading axes."""
-        hidden = self._torso_output(weights, obs)
-        return (hidden, carry) if self.memory is None else self.memory.step(weights["memory"], hidden, carry)
-
-    def unroll_hidden(
-        self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Any
-    ) -> tuple[Float[Array, "T E H"], Any]:
-        """(the hidden vectors that the heads read, carries after each step) of T observations, with a memory."""
-        assert self.memory is not None
-        return self.memory.unroll(weights["memory"], self._torso_output(weights, obs), is_first, carry)
 
     def outputs(
         self, weights: Weights, hidden: Float[Array, "*axes H"], noise: Any = None, levels: Any = None
@@ -113,9 +101,6 @@ class QNetwork(NamedTuple):
             parts = {name: x.reshape(*x.shape[:-1], x.shape[-1] // self.atoms, self.atoms) for name, x in parts.items()}
         q_values = parts["advantage"]
         return parts["value"] + q_values - jnp.mean(q_values, axis=-2, keepdims=True) if self.dueling else q_values
-
-    def _torso_output(self, weights: Weights, obs: Any) -> Array:
-        return self.torso.apply(weights["torso"], torso_input(self.torso, self.observation_space, obs))
 
     def _embedded(self, weights: Weights, levels: Any, axes: int) -> Float[Array, "*axes atoms hidden"]:
         if levels is None:
