@@ -83,8 +83,8 @@ class TD3(ReplayActorCritic):
 
     `memory` lets actions and Q-values depend on earlier observations of the episode, as in `sac`: policy, critics and
     their targets each have a memory of their own, and samples are sequences with stored carries and burn-in. Other than
-    in Meng et al. 2021, "Memory-based deep reinforcement learning for POMDPs" (LSTM-TD3), the torso after which it
-    comes is all that reads an observation, and last actions are not read.
+    in LSTM-TD3 (Meng et al. 2021, "Memory-based deep reinforcement learning for POMDPs"), networks have no second
+    branch for the present observation, and do not read last actions.
     """
 
     learning_rate: Number = hyper(3e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="learning rate of the critics")
