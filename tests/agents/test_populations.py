@@ -158,8 +158,8 @@ def test_no_sample_of_a_copy_joins_two_episodes(name):
 
 @pytest.mark.parametrize("name", ["dqn", "sac"])
 def test_a_sequence_of_a_copy_is_reset_where_another_episode_begins(name):
-    fields = {"num_envs": 2, "num_steps": 4, "hidden": (4,), "buffer_size": 48, "batch_size": 4, "learning_starts": 1e6}
-    fields |= {"memory": "gru", "memory_size": 3, "sequence_length": 8, "burn_in": 3}
+    fields = {"num_envs": 2, "num_steps": 4, "buffer_size": 48, "batch_size": 4, "learning_starts": 1e6}
+    fields |= {"hidden": (16,), "memory": "gru", "memory_size": 3, "sequence_length": 8, "burn_in": 3}
     env = Tags()
     agent = to_arrays(AGENTS[name].build(**fields).bind(env))
     member = jax.jit(begin)(agent, env, jnp.int32(0), make_key(0))

@@ -66,7 +66,7 @@ IGNORED = [
     ("es", CHOICES, {"squash": "clip"}, {}, NUMBERS),
     ("es", NUMBERS, {"sample_actions": True}, {}, CHOICES),
     ("sac", NUMBERS, {"burn_in": 5}, {"memory": "gru"}, NUMBERS),
-    ("td3", NUMBERS, {"sequence_length": 10}, {"memory": "gru"}, NUMBERS),
+    ("td3", NUMBERS, {"sequence_length": 8}, {"memory": "gru"}, NUMBERS),
     ("crossq", NUMBERS, {"memory_size": 8}, {"memory": "gru"}, NUMBERS),
     ("crossq", NUMBERS, {"critic_hidden": (8,), "memory": "gru"}, {"memory": "none"}, NUMBERS),
     ("tqc", NUMBERS, {"memory_window": 8, "memory": "gru"}, {"memory": "gtrxl"}, NUMBERS),
