@@ -51,7 +51,10 @@ CASES = {
     "rl2": [
         ("BernoulliBandit-v0", {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (8,), "memory_size": 8})
     ],
-    "sac": [("Pendulum-v1", BUFFERED)],
+    "sac": [
+        ("Pendulum-v1", BUFFERED),
+        ("Pendulum-v1", {**BUFFERED, "memory": "gru", "memory_size": 8, "sequence_length": 16}),
+    ],
     "sarsa": [("CliffWalking-v1", TABLE)],
     "td3": [("Pendulum-v1", BUFFERED)],
     "tqc": [("Pendulum-v1", BUFFERED)],
