@@ -466,7 +466,7 @@ def test_a_worker_whose_name_was_taken_stops(study):
     with TrialStore(study, SPACE, trials=1) as store:
         record = {**store._heartbeat._place, "token": "of another", "count": 1, "interval": 15.0, "left": False}
         study.set_user_attr("worker:w0", record)
-        store._heartbeat._look()
+        store._heartbeat._watch()
         with pytest.raises(WorkerError, match="runs already"):
             store.ask(1)
     assert study.user_attrs["worker:w0"] == record
