@@ -490,7 +490,7 @@ def test_samples_come_from_the_newest_rows_that_buffer_size_allows(prioritized):
         env_states, trajectory, _ = now.rollout.collect(env, state.env_states, behavior, noise, make_key(2))
         replay = state.replay.add(steps_of(trajectory), clock)
         state = state.replace(
-            env_states=env_states, replay=replay, priorities=now.add_priorities(state.priorities, replay, clock)
+            env_states=env_states, replay=replay, priorities=now.add_priorities(state.priorities, replay, state.age)
         )
         newest, usable = replay.newest(clock), replay.usable(state.age, now.n_step, now.buffer_size)
         index, _ = now._sample_indices(state.replay, state.priorities, state.age, make_key(3), newest, usable)

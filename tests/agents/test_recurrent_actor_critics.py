@@ -295,7 +295,7 @@ def test_greedy_actions_step_by_step_equal_those_of_a_whole_sequence():
 
 
 MANY = {
-    "sac, lstm, discrete with masks": ("sac", Tally(), {"memory": "lstm", "n_step": 3}),
+    "sac, lstm, discrete with masks": ("sac", Tally(), {"memory": "lstm", "n_step": 3, "prioritized": True}),
     "td3, mingru, normalized": ("td3", None, {"memory": "mingru", "normalize_observation": True, "policy_delay": 1.0}),
     "redq, gru": ("redq", None, {"num_critics": 3, "train_iterations": 2.0, "policy_delay": 2.0}),
     "tqc, lru": ("tqc", None, {"memory": "lru", "quantiles": 3, "dropped": 1.0}),

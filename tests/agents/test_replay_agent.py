@@ -193,3 +193,30 @@ def test_priorities_without_effect_are_refused(name):
     AGENTS[name].build(priority_exponent=0.3, prioritized=True).bind(env)
     with pytest.raises(ValueError, match="n_step=0 must be at least 1"):
         AGENTS[name].build(n_step=0).bind(env)
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "fields"),
+    [
+        ("dqn", "CartPole-v1", {"num_steps": 2, "n_step": 3, "train_frequency": 4}),
+        ("sac", "Pendulum-v1", {"num_steps": 1, "train_frequency": 2}),
+        ("dqn", "CartPole-v1", {"num_steps": 4, "memory": "gru", "memory_size": 4, "sequence_length": 4, "burn_in": 2}),
+    ],
+    ids=["dqn", "sac", "sequences"],
+)
+def test_prioritized_samples_do_not_depend_on_when_a_member_began(name, env, fields):
+    """Members share the place in their rings. One that begins later has its steps at other places, also at the turn."""
+    sizes = {"num_envs": 2, "buffer_size": 48, "batch_size": 8, "hidden": (8,), "learning_starts": 8, **fields}
+    env = to_arrays(make(env))
+    agent = to_arrays(AGENTS[name].build(prioritized=True, **sizes).bind(env))
+    update = jax.jit(agent.update)
+
+    def train(clock):
+        state = jax.jit(lambda key: agent.init(key, env))(make_key(0))
+        for i in range(20):
+            state, _ = update(state, env, jnp.int32(clock + i))
+        return jax.tree.leaves((agent.policy_state(state), state.priorities))
+
+    for late in (3, 10):
+        for there, here in zip(train(late), train(0), strict=True):
+            np.testing.assert_array_equal(there, here)

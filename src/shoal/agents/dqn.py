@@ -294,7 +294,7 @@ class DQN(ReplayAgent):
         replay = state.replay.add(steps_of(trajectory, state.carry), clock)
         state = state.replace(
             replay=replay,
-            priorities=self.add_priorities(state.priorities, replay, clock),
+            priorities=self.add_priorities(state.priorities, replay, state.age),
             obs_stats=updated(state.obs_stats, trajectory.obs),
             carry=carry,
         )

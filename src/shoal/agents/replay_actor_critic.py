@@ -146,7 +146,7 @@ class ReplayActorCritic(ReplayAgent):
         next_carry = state.carry and Carry(carry, self._critics_after(state, trajectory))
         stats = updated(state.obs_stats, trajectory.obs)
         learner = state.learner.replace(is_stopped=state.is_stopped)
-        priorities = self.add_priorities(state.priorities, replay, clock)
+        priorities = self.add_priorities(state.priorities, replay, state.age)
         learner, losses, due, priorities = self.train_on_replay(
             self.learn, learner, replay, state.age, clock, key, stats, priorities
         )

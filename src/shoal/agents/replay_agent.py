@@ -155,13 +155,17 @@ class ReplayAgent(RolloutAgent):
         """Priorities of an empty buffer; None for uniform sampling."""
         return Priorities.zero(replay.starts * replay.num_envs) if self.prioritized else None
 
-    def add_priorities(self, priorities: Priorities | None, replay: Replay, clock: Int[Array, ""]) -> Priorities | None:
-        """Give samples the largest priority once all their rows are stored: those that the newest rollout completed."""
+    def add_priorities(self, priorities: Priorities | None, replay: Replay, age: Int[Array, ""]) -> Priorities | None:
+        """Give samples the largest priority once all their rows are stored: those that the newest rollout completed.
+
+        Priorities are in the order of the member's age, not of the clock that its replay shares with other members. So
+        its samples do not depend on when it began.
+        """
         if priorities is None:
             return None
         envs = jnp.arange(self.num_envs, dtype=jnp.int32)[None]
         behind = self.incomplete + jnp.arange(self.num_steps // self.stride, dtype=jnp.int32)[:, None]
-        index = replay.index(replay.newest(clock), behind, envs).ravel()
+        index = replay.index(replay.newest(age), behind, envs).ravel()
         return priorities.set(index, jnp.broadcast_to(priorities.largest, index.shape))
 
     def share_of(self, sample_weight: Float[Array, "B"]) -> Float[Array, "B"]:
@@ -205,7 +209,8 @@ class ReplayAgent(RolloutAgent):
         def step(i: Array, learner: Any, priorities: Any) -> tuple[Any, Any, Losses]:
             k_index, k_learn = jax.random.split(jax.random.fold_in(key, i))
             index, weight = self._sample_indices(replay, priorities, age, k_index, newest, usable)
-            batch = normalized_batch(stats, self._take(replay, index))
+            in_replay = index if priorities is None else _turned(replay, index, newest, age)
+            batch = normalized_batch(stats, self._take(replay, in_replay))
             learner, losses, error = gradient_step(learner, batch, self._weight_of_steps(weight), k_learn)
             if priorities is not None:
                 error = self._error_of_samples(error)
@@ -225,12 +230,13 @@ class ReplayAgent(RolloutAgent):
     def _sample_indices(
         self, replay: Replay, priorities: Priorities | None, age: Array, key: Key, newest: Array, usable: Array
     ) -> tuple[Int[Array, "B"], Float[Array, "B"]]:
-        # (indices of the samples, their weights in the loss). Samples beyond `batch_size` have weight 0.
+        # (indices of the samples, of their priorities if there are some, and their weights in the loss). Samples beyond
+        # `batch_size` have weight 0.
         size = self.max_batch_size
         sample_weight = sample_weights(self.batch_size, size)
         if priorities is None:
             return replay.uniform(key, size, newest, usable, self.incomplete), sample_weight
-        oldest = replay.index(newest, self.incomplete + usable - 1, jnp.int32(0))
+        oldest = replay.index(replay.newest(age), self.incomplete + usable - 1, jnp.int32(0))
         within = Window(oldest, usable * self.num_envs, replay.starts * self.num_envs)
         index, probability = priorities.sample(key, size, self.batch_size, within)
         importance = (usable * self.num_envs * jnp.maximum(probability, 1e-12)) ** -self.importance(age)
@@ -247,6 +253,12 @@ class ReplayAgent(RolloutAgent):
 
     def _error_of_samples(self, error: Float[Array, "..."]) -> Float[Array, "B"]:
         return error if self.sequence is None else error_of_sequences(error.reshape(self.sequence.length, -1))
+
+
+def _turned(replay: Replay, index: Int[Array, "B"], newest: Int[Array, ""], age: Int[Array, ""]) -> Int[Array, "B"]:
+    """The indices in the replay of samples with these indices in the order of the member's age."""
+    ahead = (newest - replay.newest(age)) // replay.stride * replay.num_envs
+    return (index + ahead) % (replay.starts * replay.num_envs)
 
 
 def steps_of(trajectory: Trajectory, carry: Any = None) -> Steps:
