@@ -155,7 +155,10 @@ def _listing() -> str:
         ]
         for name, reproduction in reproductions().items()
     ]
-    return f"{table(('name', 'source', 'parts'), rows)}\n\n`{COMMAND} NAME` measures one and writes a page."
+    return (
+        f"{table(('name', 'source', 'parts'), rows)}\n\n`{COMMAND} NAME` measures one and writes a page. "
+        "docs/sources.md has every claim, figure and notebook\nof these sources, each with its command and its result."
+    )
 
 
 def _plan_text(planned: Any) -> str:

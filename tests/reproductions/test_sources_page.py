@@ -1,0 +1,106 @@
+"""docs/sources.md, the claims, figures, notebooks and snippets of the sources: no empty cell, no dead command."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from reproductions.__main__ import command_parser, main
+from reproductions.reproduction import reproductions
+from reproductions.sources.gymnax import WORLDS
+from shoal.cli.main import COMMANDS
+from shoal.core.registry import AGENTS, ENVS
+from shoal.reports.words import number
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+SECTIONS = ("PureJaxRL", "NAVIX", "gymnax", "Doors", "Q-learning in a grid world")
+
+
+@pytest.fixture(scope="module")
+def page():
+    return (ROOT / "docs" / "sources.md").read_text()
+
+
+def rows_of(text):
+    """The rows of all tables below their heads, each as a list of cells."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    rules = {at for at, line in enumerate(lines) if set(line) <= set("|-")}
+    return [line.strip("|").split("|") for at, line in enumerate(lines) if not {at, at + 1} & rules]
+
+
+def commands_of(text):
+    """What stands between backticks in the tables, as words."""
+    return [shlex.split(code) for row in rows_of(text) for code in re.findall(r"`([^`]+)`", "|".join(row))]
+
+
+def test_rows_are_found_below_the_head_of_each_table():
+    text = "| a | b |\n|---|---|\n| 1 | |\n\nx\n\n| c |\n|---|\n| 2 |\n| 3 |\n"
+    assert rows_of(text) == [[" 1 ", " "], [" 2 "], [" 3 "]]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_no_cell_is_empty(page, section):
+    rows = rows_of(page.partition(f"\n## {section}\n")[2].partition("\n## ")[0])
+    assert len(rows) > 10 and {len(row) for row in rows} <= {4, 6}
+    assert all(cell.strip() for row in rows for cell in row)
+
+
+def test_what_is_not_measured_has_a_reason(page):
+    tables = "\n".join(line for line in page.splitlines() if line.startswith("|"))
+    reasons = re.findall(r"not measured here(.{0,3})", tables, re.IGNORECASE)
+    assert len(reasons) > 30 and all(re.match(r": [\w`]", reason) for reason in reasons)
+
+
+def test_every_part_is_in_a_row_and_every_part_of_a_row_exists(page):
+    named = set()
+    for words in commands_of(page):
+        if words[:3] == ["python", "-m", "reproductions"] and len(words) > 3:
+            options = command_parser().start(words[3:]).options
+            known = [part.name for part in reproductions()[options.what].parts]
+            parts = options.only.split(",") if options.only else known
+            assert set(parts) <= set(known), words
+            named |= {(options.what, part) for part in parts}
+    assert named == {(name, part.name) for name, found in reproductions().items() for part in found.parts}
+
+
+def test_commands_files_and_results_exist(page):
+    trained = 0
+    for words in commands_of(page):
+        if words[0] == "shoal" and len(words) > 1:
+            assert words[1] in COMMANDS, words
+        if words[:2] == ["shoal", "train"] and words[3] != "--suite":
+            assert words[2] in AGENTS and (words[3] in ENVS or words[3].startswith("brax/")), words
+            trained += 1
+    assert trained > 15
+    for file in re.findall(r"(?:benchmarks|tests)/[\w/]+\.py", page):
+        assert (ROOT / file).is_file(), file
+    for kept in re.findall(r"\(((?:`[\w-]+`(?:, )?)+)\)", page):
+        for name in re.findall(r"`([\w-]+)`", kept):
+            assert (RESULTS / f"{name}.json").is_file(), name
+
+
+def test_the_table_of_gymnax_has_the_kept_numbers(page):
+    parts = json.loads((RESULTS / "reproduce-gymnax.json").read_text())["parts"]
+    seconds, returns = parts["speeds"]["numbers"], parts["returns"]["numbers"]
+    table = page.partition("\n### gymnax's environments\n")[2].partition("\n## ")[0]
+    rows = {cells[0]: cells[1:] for cells in ([cell.strip(" `") for cell in row] for row in rows_of(table))}
+    assert set(rows) == {*WORLDS, "MNISTBandit-bsuite"}
+    for name, world in WORLDS.items():
+        published, theirs, ours, readme, reached = rows[name]
+        assert published == (f"{world.seconds} s" if world.seconds else "none")
+        assert [theirs, ours] == [f"{number(seconds[f'{name}.{side}'])} s" for side in ("gymnax", "shoal")]
+        assert readme == ("none" if world.score is None else number(world.score))
+        assert name not in returns or reached == number(returns[name])
+
+
+def test_the_listing_has_a_line_for_each_source_and_names_the_page(capsys):
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, found in reproductions().items():
+        (line,) = (line for line in lines if line.startswith(f"{name} "))
+        assert found.source.title in line and all(part.name in line for part in found.parts)
+    (named,) = re.findall(r"docs/\w+\.md", "\n".join(lines))
+    assert (ROOT / named).is_file() and named == "docs/sources.md"
