@@ -159,9 +159,9 @@ class ShoalEnv(gymnasium.Env):
     def _info(self, words: np.ndarray, is_first: bool = False) -> dict[str, Any]:
         parts = self._programs.parts
         found: dict[str, Any] = {}
-        if parts.info.places and not is_first:
+        if parts.info.segments and not is_first:
             found = {name: np.array(value)[()] for name, value in parts.info.read(words).items()}
-        if parts.mask.places:
+        if parts.mask.segments:
             mask = np.array(parts.mask.read(words), np.int8)
             several = isinstance(self._action_space, MultiDiscrete)  # whose `sample` takes a mask for each choice
             found["action_mask"] = tuple(mask_parts(self._action_space, mask)) if several else mask
