@@ -1,5 +1,6 @@
 """Commands in a pseudo-terminal: how they end after a signal, and closed or full output streams."""
 
+import io
 import json
 import os
 import pty
@@ -12,6 +13,8 @@ import time
 
 import numpy as np
 import pytest
+
+from shoal.cli.terminal import Printable
 
 HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
 # Imports what commands need once, and forks for each of them, before JAX starts its threads. A command begins as a
@@ -203,3 +206,11 @@ def test_a_closed_or_full_output_stream_does_not_fail_a_command():
             ["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code], capture_output=True, timeout=60
         )
         assert done.returncode == 0, (closed, done)
+
+
+def test_a_stream_that_was_closed_is_not_flushed_again():
+    below = io.StringIO()
+    stream = Printable(below)
+    below.close()
+    stream.flush()
+    stream.close()

@@ -62,8 +62,9 @@ class Printable(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the stream."""
-        self.unfiltered.flush()
+        """Flush the stream, unless it is closed: Python flushes a stream once more when nothing uses it any longer."""
+        if not getattr(self.unfiltered, "closed", False):
+            self.unfiltered.flush()
 
     def fileno(self) -> int:
         """The file descriptor of the stream."""
