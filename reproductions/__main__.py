@@ -157,7 +157,7 @@ def _listing() -> str:
     ]
     return (
         f"{table(('name', 'source', 'parts'), rows)}\n\n`{COMMAND} NAME` measures one and writes a page. "
-        "docs/sources.md lists the claims, figures and\nnotebooks of these sources, each with its command and its result."
+        "docs/sources.md lists claims, figures and\nnotebooks of these sources, each with its command and its result."
     )
 
 

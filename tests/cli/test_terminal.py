@@ -209,7 +209,7 @@ def test_a_closed_or_full_output_stream_does_not_fail_a_command():
 
 
 def test_a_stream_that_was_closed_is_not_flushed_again():
-    below = io.StringIO()
+    below = io.TextIOWrapper(io.BytesIO())
     stream = Printable(below)
     below.close()
     stream.flush()
