@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -26,7 +27,7 @@ from shoal.core.form import current
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
-from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct, to_arrays
 from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import (
     Distribution,
@@ -42,7 +43,7 @@ from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of,
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import device_key, device_share, mean_over, standardized
 from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
-from shoal.ops.kernels.choice import KERNELS, check_kernels, with_kernel
+from shoal.ops.kernels.choice import KERNELS, with_kernel
 from shoal.ops.kernels.gradient import kernel_gradient
 from shoal.ops.kernels.loop import kernel_scan
 from shoal.ops.noise import correlated
@@ -225,11 +226,11 @@ class PPO(RolloutAgent):
             network=chosen_torso(self, env.observation_space),
             observation_space=env.observation_space,
             action_space=env.action_space,
-            shuffle=chosen_shuffle(self),
+            shuffle=chosen_shuffle(self.shuffle, self.memory),
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
         bound._check_extra_loss()
-        check_kernels(bound, env)
+        _check_kernels(bound, env)
         return bound
 
     @property
@@ -564,9 +565,25 @@ class PPO(RolloutAgent):
 
     def _check_sizes(self) -> None:
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
-        check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, chosen_shuffle(self))
+        check_minibatches(
+            self.num_steps, self.num_envs, self.num_minibatches, chosen_shuffle(self.shuffle, self.memory)
+        )
         if self.normalize_advantage and self.steps_per_update == self.num_minibatches:
             raise ValueError(
                 f"num_minibatches={self.num_minibatches} gives minibatches of one sample each, whose normalized "
                 "advantage is 0: choose fewer, or normalize_advantage=False."
             )
+
+
+def _check_kernels(agent: PPO, env: Env) -> None:
+    """Raise ValueError if a bound agent has `kernels="on"` and they do not apply; the message has the condition."""
+    if agent.kernels != "on":
+        return
+    form = current()
+    if form.platform != "gpu" and not form.interpreted_kernels:
+        raise ValueError(
+            f"kernels='on', but kernels run on NVIDIA GPUs, and JAX uses {form.platform} here: leave kernels out."
+        )
+    first = jax.tree.map(lambda x: np.ravel(x)[0] if isinstance(x, np.ndarray) else x, agent)  # of a sweep
+    one, env = to_arrays(first), to_arrays(env)
+    jax.eval_shape(lambda: one.update(one.init(make_key(0), env), env, jnp.int32(0)))

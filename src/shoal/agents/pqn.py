@@ -138,7 +138,7 @@ class PQN(RolloutAgent):
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
         check_memory_fields(self)
-        shuffle = chosen_shuffle(self)
+        shuffle = chosen_shuffle(self.shuffle, self.memory)
         check_minibatches(self.num_steps, self.num_envs, self.num_minibatches, shuffle)
         if not isinstance(env.action_space, Discrete):
             raise Unsuited(f"it has one Q-value per action, so it needs Discrete actions, not {env.action_space}.")

@@ -24,13 +24,13 @@ def shuffle_field() -> Any:
     return static("auto", choices=SHUFFLES, help="auto: arithmetic; with a memory, envs")
 
 
-def chosen_shuffle(agent: Any) -> str:
-    """The shuffle of an agent. Raises ValueError for one that mixes the steps that its `memory` needs in order."""
-    if agent.memory == "none":
-        return "arithmetic" if agent.shuffle == "auto" else agent.shuffle
-    if agent.shuffle not in ("auto", "envs"):
+def chosen_shuffle(shuffle: str, memory: str) -> str:
+    """The shuffle for a memory. Raises ValueError for one that mixes the steps that the memory needs in order."""
+    if memory == "none":
+        return "arithmetic" if shuffle == "auto" else shuffle
+    if shuffle not in ("auto", "envs"):
         raise ValueError(
-            f"shuffle={agent.shuffle!r} mixes the steps of episodes, but memory={agent.memory!r} needs them in "
+            f"shuffle={shuffle!r} mixes the steps of episodes, but memory={memory!r} needs them in "
             "order: leave shuffle out, or use shuffle='envs'."
         )
     return "envs"

@@ -3,13 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
 from shoal.core.form import current
-from shoal.core.keys import make_key
-from shoal.core.struct import to_arrays
 from shoal.ops.kernels.flat import CannotLower
 
 KERNELS = ("auto", "on", "off")
@@ -36,17 +30,3 @@ def with_kernel(kernels: str, of_form: str, of_kernel: Callable, of_xla: Callabl
             return of_xla(*args)
 
     return call
-
-
-def check_kernels(agent: Any, env: Any) -> None:
-    """Raise ValueError if a bound agent has `kernels="on"` and they do not apply; the message has the condition."""
-    if agent.kernels != "on":
-        return
-    form = current()
-    if form.platform != "gpu" and not form.interpreted_kernels:
-        raise ValueError(
-            f"kernels='on', but kernels run on NVIDIA GPUs, and JAX uses {form.platform} here: leave kernels out."
-        )
-    first = jax.tree.map(lambda x: np.ravel(x)[0] if isinstance(x, np.ndarray) else x, agent)  # of a sweep
-    one, env = to_arrays(first), to_arrays(env)
-    jax.eval_shape(lambda: one.update(one.init(make_key(0), env), env, jnp.int32(0)))
