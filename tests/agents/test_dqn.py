@@ -244,21 +244,22 @@ def test_importance_weights_follow_the_sampling_probabilities():
     # Schaul et al. 2016, section 3.4: (N p)^-beta over the largest in the batch; beta rises from 0.4 to 1.
     fields = {"num_envs": 1, "num_steps": 4, "buffer_size": 40, "batch_size": 32, "max_batch_size": 40, "horizon": 100}
     agent, env = bound(prioritized=True, importance_exponent=0.4, **fields)
-    given = {0: 1.0, 3: 2.0, 5: 5.0}
+    given = {0: 1.0, 3: 2.0, 5: 5.0}  # by the row, from the oldest of the 6 that may be drawn
 
     @jax.jit
     def drawn(age):
         state = agent.init(make_key(0), env).replace(age=age)
-        priorities = state.priorities.set(jnp.asarray([*given], jnp.int32), jnp.asarray([*given.values()]))
-        return agent._sample_indices(
-            state.replay, priorities, state.age, make_key(1), jnp.int32(6), jnp.int32(6)
-        )  # of rows 0 to 5
+        newest = state.replay.newest(age)  # it lacks a successor
+        rows = (newest - 6 + jnp.asarray([*given], jnp.int32)) % 40
+        priorities = state.priorities.set(rows, jnp.asarray([*given.values()]))
+        index, weight = agent._sample_indices(state.replay, priorities, age, make_key(1), newest, jnp.int32(6))
+        return (index - newest + 6) % 40, weight
 
     for age, beta in ((0, 0.4), (25, 1.0)):
-        index, weight = map(np.asarray, drawn(jnp.int32(age)))
-        expected = np.array([(6 * given[int(i)] / 8) ** -beta for i in index])
+        row, weight = map(np.asarray, drawn(jnp.int32(age)))
+        expected = np.array([(6 * given[int(i)] / 8) ** -beta for i in row])
         np.testing.assert_allclose(weight[:32], expected[:32] / expected[:32].max() / 32, rtol=1e-5)
-        assert not weight[32:].any() and {int(i) for i in index} == set(given)
+        assert not weight[32:].any() and {int(i) for i in row} == set(given)
 
 
 def test_no_gradient_flows_through_the_target():
