@@ -5,10 +5,10 @@ This file imports no JAX at its top, so that `shoal --help` is fast. The module 
 
 import contextlib
 import importlib
-import inspect
 import os
 import shlex
 import sys
+import textwrap
 import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -189,13 +189,13 @@ def _distributed(raw: "RawLine") -> str:
 
 
 def _help() -> str:
-    about, _, examples = inspect.cleandoc(main.__doc__ or "").partition("\n\n")
+    about, _, examples = (main.__doc__ or "").partition("\n\n")
     rows = "\n".join(f"  {name:13}  {command.summary}" for name, command in COMMANDS.items())
     return (
         f"usage: shoal COMMAND ...\n\n{about}\n\n{rows}\n\n"
         f"  --help, --version; --debug prints the traceback of an error; --no-cache ignores the compilation cache\n"
         f"  `shoal COMMAND --help` describes a command, `shoal train AGENT ENV --help` lists every hyperparameter.\n\n"
-        f"examples:\n{examples}\n"
+        f"examples:\n{textwrap.dedent(examples).rstrip()}\n"
     )
 
 
