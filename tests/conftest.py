@@ -16,6 +16,7 @@ import collections
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,9 @@ FLAGS = "--xla_force_host_platform_device_count=4" + (f" --xla_backend_optimizat
 if LEVEL and version("jaxlib").startswith("0.10."):  # later versions do not know the flag
     FLAGS += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", with_small_loops(FLAGS))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a script started the tests with `&`; some tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not is_worker:
     for folder in ("JAX_COMPILATION_CACHE_DIR", "SHOAL_MNIST", "XDG_STATE_HOME"):
