@@ -3,6 +3,13 @@
 FIELDS = {"num_envs": 4, "num_steps": 16, "hidden": (8,)}
 OPTIONS = {"steps": 256, "records": 4, "evaluations": 2, "eval_episodes": 3, "eval_max_steps": 20}
 SILENT = {"progress": False, "figures": False}
+SPEC = {  # of a run that is planned, six updates of 32 steps
+    "agent": "ppo",
+    "env": "CartPole-v1",
+    "fields": {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 2},
+    "steps": 6 * 32,
+    "records": 3,
+}
 
 
 def as_flags(values):

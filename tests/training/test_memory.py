@@ -12,14 +12,7 @@ from shoal.training.memory import memory_errors, waves_of
 from shoal.training.placement import make_placement
 from shoal.training.plan import make_plan
 from shoal.training.program import Split
-
-SPEC = {
-    "agent": "ppo",
-    "env": "CartPole-v1",
-    "fields": {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 2},
-    "steps": 6 * 32,
-    "records": 3,
-}
+from tiny import SPEC
 
 
 def test_memory_is_assumed_where_the_system_does_not_report_it(monkeypatch):

@@ -12,14 +12,7 @@ from shoal.core.struct import Number, struct
 from shoal.envs.bounds import highest
 from shoal.specs.spec import RunSpec
 from shoal.training.plan import make_plan
-
-SPEC = {
-    "agent": "ppo",
-    "env": "CartPole-v1",
-    "fields": {"num_envs": 2, "num_steps": 16, "hidden": (8,), "num_minibatches": 2, "num_epochs": 2},
-    "steps": 6 * 32,
-    "records": 3,
-}
+from tiny import SPEC
 
 
 def test_more_devices_than_there_are_is_refused():
