@@ -17,9 +17,13 @@ from shoal.core.errors import UnknownNameError, Unsuited, UntrustedError
 from shoal.core.registry import ENVS
 from shoal.studies.suite_file import matching, suite_of, suites
 from shoal.studies.suites import SuiteRun, plan_resumed, plan_suite
+from shoal.tracking.events import Message, Sink
+from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.program_store import ProgramStore, count_programs, program_key
+from shoal.training.suite_folder import SCORES
+from shoal.training.suite_scores import suite_scores
 from tiny import FIELDS, OPTIONS, SILENT
 
 AGENT = QTable(num_steps=32)
@@ -49,6 +53,17 @@ def bits(folder):
             found |= {(path.relative_to(folder), n): file[n].tobytes() for n in file.files}
     assert found
     return found
+
+
+class Said(Sink):
+    """Keeps the messages."""
+
+    def __init__(self):
+        self.lines = []
+
+    def receive(self, event):
+        if isinstance(event, Message):
+            self.lines.append(event.text)
 
 
 # Which environments a suite has.
@@ -231,6 +246,33 @@ def test_a_suite_that_was_stopped_between_two_runs_goes_on(tmp_path, tables):
     for given in ({"steps": 512}, {"suite": "classic"}, {"agent": "ppo"}, {"name": "other"}):
         with pytest.raises(ValueError, match=f"{next(iter(given))}=.* is for a new run; resume continues"):
             shoal.train_suite(resume=tmp_path / "part", **given)
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, tables):
+    whole = shoal.train_suite(AGENT, tables, root=tmp_path, name="whole", **SMALL, **SILENT)
+    planned = plan_suite(AGENT, suite_of(tables), **SMALL)
+    run = SuiteRun(planned, root=tmp_path, name="part", figures=False)
+    first, second = (run.folder.path / name for name in ("CliffWalking-v1", "FrozenLake-v1"))
+    first.mkdir()
+    said = Said()
+    with locked(first):
+        part = shoal.train_suite(resume=run.folder.path, sinks=[said], **SILENT)
+    assert [result.folder for result in part.results] == [second] and not (run.folder.path / SCORES).exists()
+    assert "other processes train CliffWalking-v1; the last of them to end writes the scores" in said.lines
+    results = list(run.train())  # planned before the second was trained
+    assert [result.folder for result in results] == [first, second] and (run.folder.path / SCORES).exists()
+    assert bits(run.folder.path) == bits(tmp_path / "whole")
+    np.testing.assert_equal(suite_scores(run.folder.path), whole.scores)
+
+
+@pytest.mark.slow  # three processes, each with JAX of its own
+def test_three_processes_that_begin_at_once_share_a_suite(tmp_path, tables):
+    shoal.train_suite(AGENT, tables, root=tmp_path, name="whole", **SMALL, **SILENT)
+    folder = SuiteRun(plan_suite(AGENT, suite_of(tables), **SMALL), root=tmp_path, name="part").folder.path
+    command = [sys.executable, "-m", "shoal", "train", "--resume", str(folder), "--no-figures"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0] is not None and process.returncode for process in started] == [0, 0, 0]
+    assert bits(folder) == bits(tmp_path / "whole") and (folder / SCORES).exists()
 
 
 def test_a_run_that_is_not_the_suites_is_refused(tmp_path, tables):

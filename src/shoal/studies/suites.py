@@ -3,10 +3,12 @@
 Runs that differ in numbers only share their compiled programs. The folder of a suite holds `suite.json`, which says
 what is trained, an ordinary run folder for each environment, and at the end the scores. A suite that was stopped goes
 on with the same bits: runs that are finished stay as they are, the interrupted one continues from its checkpoint.
+Several processes can train one suite, each with runs that no other trains.
 """
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +25,7 @@ from shoal.studies.suite_file import Level, Suite, level_label, start_error, sui
 from shoal.studies.sweeps import KEYWORDS, OF_FOLDERS, Task, of_folders, plan_env
 from shoal.tracking.events import Sink, Sinks
 from shoal.tracking.request import Track
-from shoal.training.claim import locked
+from shoal.training.claim import Claimed, is_claimed, locked
 from shoal.training.folder import RunFolder, few, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import job_of, job_to_resume, refuse_on_resume
@@ -204,22 +206,41 @@ class SuiteRun:
     def train(self) -> Iterator[Result]:
         """Train one run after the other and yield the result of each, those that were finished before too.
 
-        At the end the scores are written. Raises Stopped, with the command that continues the suite, after a signal.
+        Runs that another process trains are left to it, so that several can share a suite: each resumes the folder.
+        The last one writes the scores. Raises Stopped, with the command that continues the suite, after a signal.
         """
         if group().number:
             yield from (run_follower(task.job, task.plan, group()) for task in self.planned.tasks)
             return
         tasks = {task.label: task for task in self.planned.tasks}
-        suite = SuiteFolder(self.folder.path)
-        with locked(self.folder.path):
-            for label, folder in suite.folders.items():
-                yield self._run(tasks[label], folder) if label in tasks else Result(folder.path)
+        folders = SuiteFolder(self.folder.path).folders
+        for label, folder in folders.items():
+            result = Result(folder.path) if folder.has("summary.json") else self._trained(tasks[label], folder)
+            if result is not None:
+                yield result
+        elsewhere = [label for label, folder in folders.items() if not folder.has("summary.json")]
+        if elsewhere:
+            said = f"other processes train {few(elsewhere)}; the last of them to end writes the scores"
+            Sinks(self._how["sinks"]).say(said)
+            return
+        with suppress(Claimed), locked(self.folder.path):  # held by one that writes the same scores
             self.folder.write_json(SCORES, as_json(suite_scores(self.folder.path), programs=self.programs))
 
-    def _run(self, task: Task, folder: RunFolder) -> Result:
+    def _trained(self, task: Task, folder: RunFolder) -> Result | None:
+        """Train a run; None if another process trains it."""
+        begun = folder.has("spec.json")
+        if is_claimed(folder.path):
+            return None
+        try:
+            return self._run(task, folder, begun)
+        except FileExistsError as error:
+            if not isinstance(error, Claimed) and begun == folder.has("spec.json"):
+                raise
+            return None  # another process began it a moment ago
+
+    def _run(self, task: Task, folder: RunFolder, begun: bool) -> Result:
         number = [*self.planned.tasks].index(task) + 1
         Sinks(self._how["sinks"]).say(f"[{number}/{len(self.planned.tasks)}] {task.label}")
-        begun = folder.has("spec.json")
         try:
             how = {"resume": begun, "within": self.folder.path, "store": self._store, **self._how}
             return run_job(task.job, task.plan, folder, **how)

@@ -17,9 +17,13 @@ except ImportError:  # Windows: there is no lock
 LOCK = ".lock"  # the file stays after a run; only a lock on it says that a run is writing
 
 
+class Claimed(FileExistsError):
+    """Another run holds the lock of a folder."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. Raises FileExistsError, naming the process, where another run holds it.
+    """Hold the lock of a folder. Raises Claimed, naming the process, where another run holds it.
 
     The lock also works between runs of one process. It is freed when a process is killed; temporary files that such a
     process left in the folder are removed. On file systems without locks nothing is locked.
@@ -29,7 +33,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise FileExistsError(f"{lock} is no file, and so cannot be locked: delete it.")
     with open(lock, "a+") as file:
         if not _is_locked_by_us(file):
-            raise FileExistsError(
+            raise Claimed(
                 f"{folder} is being written by another run ({_holder(file)}): wait for it to end, or stop it; "
                 f"for a new run choose another --name."
             )
@@ -38,6 +42,14 @@ def locked(folder: Path) -> Iterator[None]:
             os.write(file.fileno(), f"process {os.getpid()} on {platform.node()}".encode())
         tidy(folder)
         yield
+
+
+def is_claimed(folder: Path) -> bool:
+    """Return whether another run holds the lock of a folder."""
+    if not (folder / LOCK).is_file():
+        return False
+    with open(folder / LOCK, "a+") as file:
+        return not _is_locked_by_us(file)  # closing the file frees it again
 
 
 def _is_locked_by_us(file: Any) -> bool:
