@@ -1,6 +1,10 @@
 """Train every preset of an agent with seeds that were fixed in advance, and record the returns that it reaches.
 
     python benchmarks/evidence.py [PRESET ...] [--agent ppo] [--seeds N] [--steps N] [--out FILE] [--root DIR]
+    python benchmarks/evidence.py --agent all --root runs/evidence  # what is not recorded; can be stopped and goes on
+
+The seeds are 1000 to 1015, which no hyperparameter was chosen with. Presets whose row has these seeds and steps are
+left out, unless they are named.
 
 The scores are returns of the last weights over 100 fresh episodes per member, with greedy and with sampled actions. If
 returns are above zero only on success (MiniGrid), the fraction of such episodes and the learning curves are recorded
@@ -16,10 +20,11 @@ from pathlib import Path
 RESULTS = Path(__file__).parent / "results"
 SEEDS = {("ppo", "CartPole-v1"): 64}
 DEFAULT_SEEDS = 16
+FIRST_SEED = 1000
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("presets", nargs="*", help="for example CartPole-v1:fast or MiniGrid-*; default: all")
-parser.add_argument("--agent", default="ppo")
+parser.add_argument("--agent", default="ppo", help="the name of one, or all")
 parser.add_argument("--seeds", type=int, default=0, help="instead of 16 (PPO on CartPole: 64)")
 parser.add_argument(
     "--steps", type=int, default=0, help="stop after N steps; schedules still span the preset's own steps"
@@ -44,10 +49,19 @@ from shoal.ops.statistics import FEWEST  # noqa: E402
 from shoal.training.records import score_summary  # noqa: E402
 
 
+def size(preset):
+    """(Seeds, steps) of a preset's row."""
+    return args.seeds or SEEDS.get((preset.agent, preset.name), DEFAULT_SEEDS), args.steps or preset.steps
+
+
+def named(seeds):
+    """The numbers of so many seeds."""
+    return f"{FIRST_SEED} to {FIRST_SEED + seeds - 1}"
+
+
 def measure(preset):
     """One row: the scores of a preset over its seeds."""
-    seeds = args.seeds or SEEDS.get((preset.agent, preset.name), DEFAULT_SEEDS)
-    steps = args.steps or preset.steps
+    seeds, steps = size(preset)
     with tempfile.TemporaryDirectory() as root:
         result = train(preset, seeds, steps, args.root or Path(root))
         sampled = shoal.evaluate(result.folder, episodes=100, greedy=False, seed=1).episode_return
@@ -55,7 +69,7 @@ def measure(preset):
             "agent": preset.agent,
             "preset": preset.name,
             "steps": steps,
-            "seeds": f"0 to {seeds - 1}",
+            "seeds": named(seeds),
             "greedy": result.summary["last"],
             "greedy_per_member": [m["last"] for m in result.summary["per_member"]],
             "sampled": score_summary(sampled.reshape(seeds, -1).mean(axis=1)),
@@ -79,6 +93,7 @@ def train(preset, seeds, steps, root):
         env_fields=preset.env_fields,
         steps=steps,
         seeds=seeds,
+        first_seed=FIRST_SEED,
         folder=folder,
         figures=False,
         progress=False,
@@ -186,11 +201,31 @@ def sentence(row):
 if args.table:
     write_table(args.out or RESULTS / "evidence.json")
     raise SystemExit
-known = presets(args.agent)
-wanted = {name for pattern in args.presets or "*" for name in known if fnmatch(name, pattern)}
+
+
+def out(preset):
+    """The file of a preset's row."""
+    return args.out or RESULTS / ("minigrid-learning.json" if succeeds(preset) else "evidence.json")
+
+
+def is_recorded(preset):
+    """Whether the row of a preset has these seeds and steps."""
+    rows = json.loads(out(preset).read_text()) if out(preset).exists() else []
+    seeds, steps = size(preset)
+    found = (preset.agent, preset.name, named(seeds), steps)
+    return found in [(row["agent"], row["preset"], row["seeds"], row["steps"]) for row in rows]
+
+
+agents = sorted(AGENTS) if args.agent == "all" else [args.agent]
+known = [preset for agent in agents for preset in presets(agent).values()]
+wanted = [preset for preset in known if any(fnmatch(preset.name, pattern) for pattern in args.presets or "*")]
 if not wanted:
-    parser.error(f"no preset of {args.agent} matches {' '.join(args.presets)}; there are {', '.join(known)}")
-for name in sorted(wanted, key=list(known).index):
-    row = measure(known[name])
-    keep(row, args.out or RESULTS / ("minigrid-learning.json" if succeeds(known[name]) else "evidence.json"))
+    parser.error(
+        f"no preset of {args.agent} matches {' '.join(args.presets)}; there are {', '.join(p.name for p in known)}"
+    )
+for preset in wanted:
+    if not args.presets and is_recorded(preset):
+        continue
+    row = measure(preset)
+    keep(row, out(preset))
     print(sentence(row), flush=True)

@@ -1,12 +1,14 @@
 """Measure shoal on a GPU beside its peers, in one command: `python benchmarks/gpu.py all`.
 
     python benchmarks/gpu.py all [--minutes 8.5] [--out FOLDER] [--rehearse]
-    python benchmarks/gpu.py environments       # one environment of every class, which takes longer
+    python benchmarks/gpu.py articles           # runs at the sizes of the articles that shoal grew from, 4 minutes
+    python benchmarks/gpu.py environments [--missing]   # one environment of every class, which takes longer
 
-Parts in this order: `device`, what a copy and a launch cost; `stepping` and `training` beside the peers, with the
-kernels of some programs; `whole`, a run of 2,048 agents from its start to its end; `agents`, an update of every agent;
-`forms`, each field of the form of programs changed; `flags`, CUDA graphs; `correctness`, `tests/test_gpu.py`. Any of
-them can be named instead of `all`, several as well.
+Parts of `all` in this order: `device`, what a copy and a launch cost; `stepping` and `training` beside the peers, with
+the kernels of some programs; `whole`, a run of 2,048 agents from its start to its end; `agents`, an update of every
+agent; `forms`, each field of the form of programs changed; `flags`, CUDA graphs; `correctness`, `tests/test_gpu.py`.
+Any of them can be named instead of `all`, several as well. With `--missing`, `environments` leaves out what its file
+has.
 Workers compile together, and then measure in turn, alone on the machine (`turns.py`). Each row is written to
 FOLDER/gpu-PART.json, benchmarks/results by default, as soon as it is there.
 
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,10 @@ PPO_MANY = {"agent": "ppo", "agents": 2048, "env": "CartPole-v1", "updates": 20}
 PPO_ONE = {"agent": "ppo", "agents": 1, "env": "CartPole-v1", "updates": 100}
 DQN_MANY = {"agent": "dqn", "agents": 2048, "env": "CartPole-v1", "fields": AGENT_FIELDS["dqn"]}
 DQN_MANY |= {"updates": 5000, "repeats": 1}
+NAVIX_ENV = "MiniGrid-Empty-Random-5x5-v0"
+NAVIX_PPO = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_epochs": 1, "torso": "mlp"}
+NAVIX_STEPS = 1_000_000
+BREAKOUT = {"num_envs": 64, "num_steps": 128, "num_minibatches": 8, "num_epochs": 4, "torso": "mlp"}
 WIDE = {"num_steps": 32, "num_epochs": 1, "num_minibatches": 8, "torso": "mlp"}
 EMPTY = {"env": "MiniGrid-Empty-8x8-v0", "num_envs": 1024}
 FOUR_ROOMS = {"env": "MiniGrid-FourRooms-v0", "num_envs": 32_768}
@@ -66,15 +73,17 @@ def main() -> None:
     parser.add_argument("part", choices=("all", *PARTS), nargs="+")
     parser.add_argument("--minutes", type=float, default=8.5, help="after which nothing runs any more")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder of the results")
+    parser.add_argument("--missing", action="store_true", help="of environments: only what its file lacks")
     parser.add_argument("--rehearse", action="store_true", help="everything on a CPU, at tiny sizes")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE.parent / "src"))
     deadline = time.monotonic() + 60 * options.minutes
     os.environ.setdefault("JAX_PLATFORMS", "cpu" if options.rehearse else "cuda")
+    PARTS["environments"] = partial(PARTS["environments"], missing=options.missing)
     results = Results(options.out, {**machine_without_command(), **({} if options.rehearse else gpu())})
     with tempfile.TemporaryDirectory() as cache:
         seconds = PATIENCE if options.rehearse else COMPILE
-        seconds = max(seconds, 30 * options.minutes) if options.part == ["environments"] else seconds
+        seconds = max(seconds, 30 * options.minutes) if options.part in (["environments"], ["articles"]) else seconds
         variables = {**in_environment(HERE.parent, Path(cache)), "COMPILE_SECONDS": str(seconds)}
         waves = WAVES if options.part == ["all"] else [options.part]
         for parts in [sum(waves, [])] if options.rehearse else waves:  # in a rehearsal times do not matter
@@ -227,6 +236,29 @@ def whole(rehearse: bool) -> list[Worker]:
     return [Worker("whole", command_of("gpu_whole", *words), 75)]
 
 
+def articles(rehearse: bool) -> list[Worker]:
+    """Whole runs as the articles have them, beside NAVIX's own; populations in Breakout; more environments at once."""
+    if rehearse:
+        words = ("--agents", "2", "--steps", "1024", "--env", "CliffWalking-v1", "--fields", '{"num_steps": 16}')
+        return [Worker("articles", command_of("gpu_whole", *words), 75)]
+    runs = [(NAVIX_ENV, "none", n, NAVIX_STEPS, NAVIX_PPO) for n in (1, 16, 512, 2048)]
+    runs += [("MiniGrid-DoorKey-5x5-v0", "", n, 0, {}) for n in (5, 2048)]
+    runs += [(f"MinAtar/{game}-v1", "", 1, 0, {}) for game in ("Breakout", "SpaceInvaders")]
+    workers = []
+    for env, preset, agents, steps, fields in runs:
+        words = ("--env", env, "--preset", preset, "--agents", agents, "--steps", steps, "--eval-max-steps", 2000)
+        command = command_of("gpu_whole", *map(str, words), "--fields", json.dumps(fields))
+        workers.append(Worker("articles", command, 75, {"side": "shoal"}))
+    for agents in (1, 16, 512, 2048):
+        words = ("--env", NAVIX_ENV.replace("MiniGrid", "Navix"), "--total-steps", NAVIX_STEPS, "--seeds", agents)
+        facts = {"env": NAVIX_ENV, "agents": agents, "steps_per_agent": NAVIX_STEPS}
+        workers += peer("articles", "navix", "ppo_navix", *map(str, words), seconds=75, **facts)
+    breakout = {"agent": "ppo", "env": "MinAtar/Breakout-v1", "fields": BREAKOUT, "updates": 2}
+    sizes = [{"env": "MiniGrid-Empty-8x8-v0", "num_envs": size} for size in (2048, 2_097_152)]
+    jobs = [{**breakout, "agents": agents} for agents in (1, 16, 128, 512)] + sizes
+    return [*workers, *(jobs_of_shoal("articles", jobs[i::3], seconds=8) for i in range(3))]
+
+
 def forms(rehearse: bool) -> list[Worker]:
     """Each field of the form changed, and the form of a CPU."""
     if rehearse:
@@ -274,8 +306,8 @@ def correctness(rehearse: bool) -> list[Worker]:
     return [Worker("correctness", command_of("gpu_correctness", *words), 120, takes_turns=False)]
 
 
-def every_environment(rehearse: bool) -> list[Worker]:
-    """One environment of every class, at all sizes, shared out to twelve workers."""
+def every_environment(rehearse: bool, missing: bool = False) -> list[Worker]:
+    """One environment of every class, at all sizes, shared out to twelve workers; or only those without a row."""
     import jax
 
     from shoal.core.registry import ENVS
@@ -284,7 +316,11 @@ def every_environment(rehearse: bool) -> list[Worker]:
     jax.config.update("jax_platforms", "cpu")  # in this process, which only lists them
     names = ["CartPole-v1"] if rehearse else list({ENVS[name].cls: name for name in reversed(measurable())}.values())
     sizes = (8,) if rehearse else SIZES
-    jobs = [{"env": name, "num_envs": size} for name in names[::-1] for size in sizes]
+    jobs = [{"env": name, "num_envs": size} for size in sizes for name in names[::-1]]
+    if missing:
+        recorded = json.loads((HERE / "results" / "gpu-environments.json").read_text())["rows"]
+        found = {(row["env"], row["num_envs"]) for row in recorded}
+        jobs = [job for job in jobs if (job["env"], job["num_envs"]) not in found]
     return [jobs_of_shoal("environments", jobs[i::12], seconds=10) for i in range(min(12, len(jobs)))]
 
 
@@ -297,6 +333,7 @@ PARTS = {
     "forms": forms,
     "flags": flags,
     "correctness": correctness,
+    "articles": articles,
     "environments": every_environment,
 }
 WAVES = [

@@ -1,6 +1,7 @@
-"""A whole run of PPO on CartPole, as `shoal train` does it: seconds of its parts, and how many agents learned.
+"""A whole run, as `shoal train` does it, of PPO on CartPole unless said: seconds of its parts, and returns at its end.
 
-An agent has learned if its last evaluation, the mean of its episodes, is at least `--solved`.
+The returns are those of the last evaluation, each the mean of an agent's episodes. `solved` counts those of at least
+`--solved`.
 """
 
 import argparse
@@ -10,8 +11,13 @@ import tempfile
 import measure
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--agent", default="ppo")
+parser.add_argument("--env", default="CartPole-v1")
+parser.add_argument("--preset", default="none")
+parser.add_argument("--fields", type=json.loads, default={}, help="hyperparameters as JSON")
 parser.add_argument("--agents", type=int, default=2048)
-parser.add_argument("--steps", type=int, default=500_000, help="of each agent")
+parser.add_argument("--steps", type=int, default=500_000, help="of each agent; 0: those of the preset")
+parser.add_argument("--eval-max-steps", type=int, help="at which episodes of an evaluation are cut")
 parser.add_argument("--solved", type=float, default=475.0, help="return at which CartPole-v1 counts as solved")
 args = parser.parse_args()
 
@@ -30,10 +36,12 @@ class AfterCompilation(Sink):
 
 with tempfile.TemporaryDirectory() as directory:
     summary = shoal.train(
-        "ppo",
-        "CartPole-v1",
-        preset=None,
-        steps=args.steps,
+        args.agent,
+        args.env,
+        preset=args.preset,
+        fields=args.fields,
+        steps=args.steps or None,
+        eval_max_steps=args.eval_max_steps,
         seeds=args.agents,
         evaluations=1,
         records=1,
@@ -43,7 +51,12 @@ with tempfile.TemporaryDirectory() as directory:
         sinks=[AfterCompilation()],
     ).summary
 scores = [member["last"] for member in summary["per_member"]]
-size = {"agents": args.agents, "steps_per_agent": args.steps, "steps_per_second": summary["steps_per_second"]}
+what = {"agent": args.agent, "env": args.env, "preset": args.preset, "fields": args.fields}
+size = {
+    "agents": args.agents,
+    "steps_per_agent": summary["steps_per_member"],
+    "steps_per_second": summary["steps_per_second"],
+}
 numbers = {name: summary[name] for name in ("compile_seconds", "train_seconds", "eval_seconds", "other_seconds")}
 reached = {"solved": sum(score >= args.solved for score in scores), "mean_return": sum(scores) / len(scores)}
-print(json.dumps({**size, **numbers, **reached}))
+print(json.dumps({**what, **size, **numbers, **reached}))

@@ -31,6 +31,7 @@ hparams = PPOHparams(budget=args.total_steps)
 agent = PPO(hparams=hparams, network=ActorCritic(action_dim=len(env.action_set)), env=env)
 keys = jax.vmap(jax.random.PRNGKey)(jnp.arange(args.seeds))
 program, phases = measure.compile_phases(jax.vmap(agent.train), keys)
+measure.wait_for_turn()
 begin = measure.seconds_since_start()
 jax.block_until_ready(program(keys))
 run_s = measure.seconds_since_start() - begin
