@@ -9,7 +9,7 @@ left out, unless they are named.
 The scores are returns of the last weights over 100 fresh episodes per member, with greedy and with sampled actions. If
 returns are above zero only on success (MiniGrid), the fraction of such episodes and the learning curves are recorded
 too. Rows of presets that are not run again are kept. With --root the run folders are kept, and a stopped run is
-resumed. Prints the sentence of evidence for each preset.
+resumed. The sentence of evidence of each preset is printed, and written into its file (src/shoal/agents/presets/).
 """
 
 import argparse
@@ -31,7 +31,9 @@ parser.add_argument(
 )
 parser.add_argument("--root", type=Path, help="keep run folders there, and resume stopped runs")
 parser.add_argument("--out", type=Path, help="default: evidence.json in benchmarks/results, minigrid-learning.json")
-parser.add_argument("--table", action="store_true", help="train nothing; write the table again from the recorded rows")
+parser.add_argument(
+    "--table", action="store_true", help="train nothing; write the table and sentences again from the rows"
+)
 args = parser.parse_args()
 
 import shoal  # noqa: E402
@@ -43,15 +45,17 @@ from fnmatch import fnmatch  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 
+from shoal.agents import presets as presets_folder  # noqa: E402
 from shoal.agents.presets import presets  # noqa: E402
 from shoal.core.registry import AGENTS  # noqa: E402
 from shoal.ops.statistics import FEWEST  # noqa: E402
 from shoal.training.records import score_summary  # noqa: E402
 
 
-def size(preset):
-    """(Seeds, steps) of a preset's row."""
-    return args.seeds or SEEDS.get((preset.agent, preset.name), DEFAULT_SEEDS), args.steps or preset.steps
+def size(preset, *, usual=False):
+    """(Seeds, steps) of a preset's row; the usual ones, or those that were given."""
+    seeds, steps = SEEDS.get((preset.agent, preset.name), DEFAULT_SEEDS), preset.steps
+    return (seeds, steps) if usual else (args.seeds or seeds, args.steps or steps)
 
 
 def named(seeds):
@@ -194,12 +198,27 @@ def sentence(row):
         found = f"mean {mean}, 5th percentile {low}, worst {worst}; sampled actions: mean {sampled}"
     words = ["benchmarks/evidence.py", row["preset"]]
     words += ["--agent", row["agent"]] * (row["agent"] != "ppo")
-    words += [f"--{name} {value}" for name in ("seeds", "steps") if (value := getattr(args, name))]
-    return f"{prefix}{found} ({' '.join(words)})"
+    usual = size(presets(row["agent"])[row["preset"]], usual=True)
+    given = {"seeds": greedy["members"], "steps": row["steps"]}
+    words += [f"--{name} {given[name]}" for name, value in zip(given, usual, strict=True) if given[name] != value]
+    where = f", on an {row['machine']}" if "machine" in row else ""
+    return f"{prefix}{found} ({' '.join(words)}{where})"
+
+
+def write_sentence(row):
+    """Put the sentence of a row in the place of its preset's evidence."""
+    path = Path(presets_folder.__file__).parent / f"{row['agent']}.toml"
+    text = path.read_text()
+    begin = text.index("evidence = ", text.index(f'["{row["preset"]}"]'))
+    path.write_text(text[:begin] + f'evidence = "{sentence(row)}"' + text[text.index("\n", begin) :])
 
 
 if args.table:
-    write_table(args.out or RESULTS / "evidence.json")
+    path = args.out or RESULTS / "evidence.json"
+    write_table(path)
+    for row in json.loads(path.read_text()):
+        if row["seeds"].startswith(f"{FIRST_SEED} "):
+            write_sentence(row)
     raise SystemExit
 
 
@@ -228,4 +247,6 @@ for preset in wanted:
         continue
     row = measure(preset)
     keep(row, out(preset))
+    if out(preset).parent == RESULTS:
+        write_sentence(row)
     print(sentence(row), flush=True)

@@ -27,6 +27,12 @@ AGENTS = (
     "With the default fields, but DQN as PureJaxRL's recipe; replay agents learn in every update. `bc` is not "
     "measured, nor are 2,048 members of `redq`, for lack of time, and of `rl2`, for lack of memory."
 )
+ARTICLES = (
+    "PPO, with NAVIX's hyperparameters in Empty-Random-5x5 and with shoal's presets elsewhere; `return` is the mean "
+    "over agents of the last evaluation, with episodes cut at 2,000 steps. 15 programs were compiled at the same time, "
+    "which made each slower. The time ran out before NAVIX with 512 and 2,048 agents; its authors give 58.2 s on a GPU "
+    "that they do not name, and 49 s on an A100."
+)
 FORMS = "The form that shoal uses, and each of its fields changed (`core/form.py`). Microseconds of a step or update."
 FLAGS = "XLA's CUDA graphs, in the form that shoal uses. Microseconds of a step or update."
 
@@ -93,6 +99,26 @@ def whole(rows: list[Row]) -> list[str]:
         "includes the time in which the process waited for its turn."
     )
     return ["### A whole run on a GPU", about, table((*head, "agents that solved it"), cells)]
+
+
+def articles(rows: list[Row]) -> list[str]:
+    """Whole runs at the sizes of the articles, beside NAVIX's own."""
+    cells = [
+        [
+            row["env"],
+            PEERS.get(row["side"], row["side"]),
+            f"{row['agents']:,} x {row['steps_per_agent']:,}",
+            f"{row.get('train_seconds', row.get('run_s')):.1f} s",
+            f"{row.get('compile_seconds', row.get('compile_s')):.0f} s",
+            millions(row["steps_per_second"]),
+            f"{row['mean_return']:.3g}" if "mean_return" in row else "",
+        ]
+        for row in rows
+        if "run_s" in row or "train_seconds" in row
+    ]
+    head = ("environment", "program", "agents x steps", "training", "compilation", "million steps per second", "return")
+    command = "```sh\npython benchmarks/gpu.py articles\n```"
+    return ["### Runs at the sizes of the articles", command, ARTICLES, table(head, cells)]
 
 
 def agents(rows: list[Row]) -> list[str]:
@@ -173,6 +199,7 @@ SECTIONS: dict[str, Callable[[list[Row]], list[str]]] = {
     "stepping": stepping,
     "training": training,
     "whole": whole,
+    "articles": articles,
     "agents": agents,
     "forms": forms,
     "flags": flags,

@@ -56,6 +56,23 @@ def test_forms_that_change_nothing_are_left_out(page, tmp_path):
     assert "| of a CPU | 20,000.0 |" in text and "steps_per_trip" not in text
 
 
+def test_whole_runs_stand_beside_those_of_navix(page, tmp_path):
+    run = {"env": "MiniGrid-Empty-Random-5x5-v0", "agents": 16}
+    ours = {"steps_per_agent": 1_001_472, "train_seconds": 1.82, "compile_seconds": 63.0, "mean_return": 0.9647}
+    theirs = {"steps_per_agent": 1_000_000, "run_s": 5.27, "compile_s": 47.9}
+    write(
+        tmp_path,
+        "articles",
+        {**run, **ours, "side": "shoal", "steps_per_second": 8.819e6},
+        {**run, **theirs, "side": "navix", "steps_per_second": 3.033e6},
+        {**run, "side": "navix", "failed": "its time was over"},
+    )
+    text = "\n".join(page.parts())
+    assert "| MiniGrid-Empty-Random-5x5-v0 | shoal | 16 x 1,001,472 | 1.8 s | 63 s | 8.82 | 0.965 |" in text
+    assert "| MiniGrid-Empty-Random-5x5-v0 | NAVIX | 16 x 1,000,000 | 5.3 s | 48 s | 3.03 |  |" in text
+    assert text.count("NAVIX |") == 1
+
+
 def test_failed_tests_are_named(page, tmp_path):
     results = [{"test": "a[x]", "outcome": "passed"}, {"test": "b[y]", "outcome": "failed"}, {"skipped": 2}]
     write(tmp_path, "correctness", *results)
