@@ -1,4 +1,4 @@
-"""Compare PBT and successive halving with random search, for the same number of environment steps.
+"""Compare PBT, PB2 and successive halving with random search, for the same number of environment steps.
 
     python benchmarks/compare_selectors.py [--env NAME ...] [--repetitions N] [--members M] [--steps N] [--agent ppo]
 
@@ -27,15 +27,15 @@ from shoal.ops.aggregates import paired_difference  # noqa: E402
 from shoal.ops.statistics import FEWEST, bootstrap_interval, iqm  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "selectors.json"
-METHODS = ("random", "pbt", "halving")
+METHODS = ("random", "pbt", "pb2", "halving")
 ENVS = ("Pendulum-v1", "Acrobot-v1")
 RECORDS, EPISODES, SEED_OF_TEST = 20, 200, 12345
 FIRST, ETA = 4, 3  # of halving
 
 
 def selector_of(method: str) -> shoal.Selector:
-    if method == "pbt":
-        return shoal.PBT()
+    if method in ("pbt", "pb2"):
+        return shoal.PBT() if method == "pbt" else shoal.PB2()
     return shoal.Halving(first=FIRST, eta=ETA) if method == "halving" else shoal.RandomSearch(every=RECORDS)
 
 

@@ -72,6 +72,7 @@ from .population.evolve import Evolve as Evolve
 from .population.experiments import experiments as experiments
 from .population.halving import Halving as Halving
 from .population.learner_env import LearnerEnv as LearnerEnv
+from .population.pb2 import PB2 as PB2
 from .population.pbt import PBT as PBT
 from .population.random import RandomSearch as RandomSearch
 from .population.slots import Slots as Slots

@@ -20,6 +20,7 @@ EVOLVE += ["--num-steps", "32", "--env.max-steps", "8", "--steps", "256", "--rec
 EVOLVE += ["--candidates", "4", "--seeds", "2", "--no-figures", "--no-progress"]
 LINES = {
     "pbt": ["train", *RUN, "--selector", "pbt"],
+    "pb2": ["train", *RUN, "--selector", "pb2", "--selector.memory", "5"],
     "halving": ["train", *RUN, "--selector", "halving", "--selector.eta", "2", "--selector.refill", "fresh"],
     "random": ["train", *RUN, "--selector", "random", "--selector.every", "3"],
     "evolve": EVOLVE,

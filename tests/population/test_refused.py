@@ -157,7 +157,7 @@ def test_ranges_of_a_search_are_those_of_the_selector():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--selector pbd", "selector 'pbd' is not registered. Did you mean pbt? `shoal selectors` lists every name."),
+        ("--selector pbtt", "selector 'pbtt' is not registered. Did you mean pbt? `shoal selectors` lists every name."),
         ("--selector ppo", "ppo is an agent, not a selector."),
         ("--selector.quantile 0.2", "--selector.quantile is for a selector: name one first, as in --selector pbt"),
         ("--selector pbt --selector.quantil 0.2", "unknown flag --selector.quantil. Did you mean --selector.quantile?"),
@@ -234,6 +234,7 @@ def test_every_selector_is_listed(capsys):
     listing = capsys.readouterr().out
     assert all(name in listing for name in ("pbt", "halving", "random")) and [*SELECTORS] == [
         "halving",
+        "pb2",
         "pbt",
         "random",
     ]

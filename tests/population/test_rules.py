@@ -9,6 +9,7 @@ from shoal.core.ranges import Range
 from shoal.core.registry import make
 from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
+from shoal.population.pb2 import PB2, Model, Samples, _numbers, _positions
 from shoal.population.pbt import PBT
 from shoal.population.random import RandomSearch
 from shoal.population.varying import ranked
@@ -284,3 +285,110 @@ def test_copies_have_the_hyperparameters_of_their_original_that_do_not_vary():
     assert turnover.source.tolist() == [1, 1, 2, 3]
     assert turnover.hyperparameters["log_std_init"].tolist() == [-1, -1, -2, -3]
     assert "env.gravity" not in turnover.hyperparameters
+
+
+# PB2: where the largest gain is expected.
+
+PB2_RANGES = {"learning_rate": (1e-4, 1e-1, "log")}
+
+
+def gains_in(selector, gain_of, replacements, members=8, seed=0):
+    """Runs the selector on members whose score rises by `gain_of(learning rate, replacement)`; the rates it chose."""
+    roster = first_roster({"learning_rate": np.full(members, 1e-2, np.float32)}, np.arange(members, dtype=np.int32))
+    state, changes = selector.begin(roster, make_key(seed))
+    rates, scores, chosen = np.asarray(changes["learning_rate"]), np.zeros(members), []
+    for record in range(replacements):
+        scores = scores + gain_of(rates, record)
+        state, turnover = selector.select(state, standing(scores, rates, record=record), make_key(1000 * seed + record))
+        is_copy = turnover.source != np.arange(members)
+        rates, scores = np.asarray(turnover.hyperparameters["learning_rate"]), scores[turnover.source]
+        chosen.append(rates[is_copy])
+    return chosen
+
+
+def test_pb2_chooses_the_hyperparameters_with_the_largest_gain():
+    def gain(rates, _):
+        return 10 - (np.log10(rates) + 2) ** 2 * 10  # largest at 1e-2
+
+    def near(selector):  # share of the late choices within 0.6 of a range that is 3 wide
+        chosen = [gains_in(selector, gain, replacements=12, seed=seed)[6:] for seed in range(4)]
+        return (np.abs(np.log10(np.concatenate(sum(chosen, []))) + 2) < 0.6).mean()
+
+    assert near(PB2(vary=PB2_RANGES)) > 0.8
+    assert near(PBT(vary=PB2_RANGES, explore="resample")) < 0.6  # 0.4 is expected
+
+
+def test_pb2_follows_a_gain_that_changes_with_time():
+    def gain(rates, record):
+        return 10 - (np.log10(rates) - (-3.5 if record < 10 else -1.5)) ** 2 * 10
+
+    chosen = gains_in(PB2(vary=PB2_RANGES), gain, replacements=24)
+    assert np.median(np.abs(np.log10(np.concatenate(chosen[6:10])) + 3.5)) < 0.5
+    assert np.median(np.abs(np.log10(np.concatenate(chosen[18:])) + 1.5)) < 0.5
+
+
+def test_copies_that_are_chosen_together_differ():
+    chosen = gains_in(PB2(vary=PB2_RANGES, quantile=0.5), lambda rates, _: np.log(rates) % 1, replacements=4)
+    assert all(len(set(rates.tolist())) == len(rates) > 1 for rates in chosen)
+
+
+@pytest.mark.parametrize("gain", [0.0, 5.0, NAN], ids=["no gain", "equal gains", "no score"])
+def test_pb2_samples_in_the_range_where_gains_say_nothing(gain):
+    selector = PB2(vary={"learning_rate": (1e-3, 2e-3)}, memory=3)
+    for rates in gains_in(selector, lambda rates, record: gain + np.arange(len(rates)) * (record == 0), replacements=6):
+        assert np.all((rates >= 1e-3) & (rates <= 2e-3))
+
+
+def test_the_process_of_pb2_is_that_of_a_textbook():
+    random = np.random.default_rng(0)
+    samples = Samples(random.random((12, 2)), random.normal(size=12), random.normal(size=12) * 3 + 7, np.arange(12.0))
+    model, pending = Model.most_likely(samples), samples.inputs(random.random((3, 2)), np.zeros(3))
+    asked = samples.inputs(random.random((5, 2)), np.ones(5))
+
+    def kernel(a, ta, b, tb):  # one pair at a time
+        return np.exp(-sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (2 * model.length**2)) * (
+            1 - model.forgetting
+        ) ** (abs(ta - tb) / 2)
+
+    def covariance(points):
+        return np.asarray([[kernel(*p, *q) for q in points] for p in points])
+
+    seen = [*zip(samples.inputs(samples.points, samples.before), samples.time, strict=True)]
+    later = [*seen, *((x, 13.0) for x in pending)]
+    gain = (samples.gain - samples.gain.mean()) / samples.gain.std()
+    inverse = np.linalg.inv(covariance(seen) + model.noise * np.eye(12))
+    with_pending = np.linalg.inv(covariance(later) + model.noise * np.eye(15))
+    expected = []
+    for x in asked:
+        mean = np.asarray([kernel(x, 13.0, *p) for p in seen]) @ inverse @ gain
+        there = np.asarray([kernel(x, 13.0, *p) for p in later])
+        variance = gain @ inverse @ gain / 12 * (1 - there @ with_pending @ there)
+        expected.append(mean + np.sqrt((0.2 + np.log(0.4 * 12)) * variance))
+    np.testing.assert_allclose(model.bound(asked, pending, 13.0), expected)
+
+
+def test_pb2_forgets_the_oldest_gains_and_those_of_stopped_members():
+    selector = PB2(vary=PB2_RANGES, memory=2, quantile=0.25)
+    state, _ = selector.begin(standing(range(4)).roster, KEY)
+    for record, scores in enumerate(([0, 1, 2, 3], [5, 6, 7, 8], [5, 7, 9, NAN])):
+        state, turnover = selector.select(state, standing(scores, stopped=(3,) if record == 2 else ()), KEY)
+    assert turnover.source.tolist() == [0, 1, 2, 2]
+    # Slot 0 was a copy of slot 3 (score 3, then 8): its gains are 5 - 3 and 5 - 8.
+    np.testing.assert_array_equal(state["gain"], [[2, 5, 5, 5], [-3, 1, 2, NAN]])
+    np.testing.assert_array_equal(state["score"], [5, 7, 9, 9])
+
+
+@pytest.mark.parametrize(
+    ("span", "numbers", "positions"),
+    [
+        (Range(1e-4, 1e-2, "log"), [1e-4, 1e-3, 1e-2], [0, 0.5, 1]),
+        (Range(4, 16, values=(16, 4, 8)), [4, 8, 16], [0, 0.5, 1]),
+        (Range(2, 6, is_whole=True), [2, 4, 6], [0, 0.5, 1]),
+        (Range(3, 3), [3.0], [0]),
+        (Range(3, 3, values=(3,)), [3.0], [0]),
+    ],
+    ids=["log", "list", "whole", "one number", "one value"],
+)
+def test_numbers_of_a_range_have_positions(span, numbers, positions):
+    np.testing.assert_allclose(_positions(span, np.asarray(numbers)), positions)
+    np.testing.assert_allclose(_numbers(span, np.asarray(positions)), numbers)

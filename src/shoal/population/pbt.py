@@ -6,123 +6,48 @@ replaced by one that is not better; on a linear scale a perturbation adds or sub
 1.25 times a discount near 1 is above 1.
 """
 
-import math
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-import jax
 import numpy as np
 
 from shoal.core.env import Key
 from shoal.core.ranges import Range
 from shoal.core.registry import selector
-from shoal.core.schedules import peak_of, with_peaks
+from shoal.core.schedules import peak_of
 from shoal.core.struct import Number, hyper, static, struct
-from shoal.population.varying import Varying, check_scored, effective_score, generator, ranked
-from shoal.specs.selector import Schedule, Standing, Turnover
-from shoal.specs.settings import is_of_env
+from shoal.population.replacing import Replacing
+from shoal.population.varying import generator
+from shoal.specs.selector import Standing
 
 
 @selector("pbt")
 @struct
-class PBT(Varying):
+class PBT(Replacing):
     """Population-based training: replace the worst members by copies of the best, with changed hyperparameters.
 
-    *Exploit.* With `truncation`, each of the worst `quantile` of the members becomes a copy of a random one of the best
-    `quantile`. With `tournament`, every member is compared with a random other one, and becomes a copy of it if that
-    one is better. A member is replaced only by one with a higher score. A member without a score (NaN) counts as the
-    worst. Members that stopped because of NaN or infinity are always replaced. Scores are returns of training, or of
-    evaluations if every record has one; a member in the middle of a long episode keeps its score.
-
-    *Explore.* With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor`
-    if its range is on a log scale; on the scale near 1, its distance from 1 is. On a linear scale, `factor - 1` times
-    the width of the range is added or subtracted. In a list of values, the next higher or lower value is taken. With
-    `resample` it is sampled anew. It always stays in its range. A schedule keeps its shape: its number farthest from 0
-    changes so, and all others are multiplied by the same factor.
-
-    By default all hyperparameters of the agent vary that declare a range, that the user did not set, and that a member
-    reads after it has begun: the initial standard deviation of PPO does not vary.
-
-    A copy has the weights, optimizer state, normalization statistics and other hyperparameters of its original, and a
-    random key of its own.
-    It begins new episodes; with a replay buffer it continues the episodes of the original.
+    `exploit` and `quantile` say which members are replaced (`Replacing`), and `explore` how hyperparameters change.
+    With `perturb`, each hyperparameter of a copy is, with equal chances, multiplied or divided by `factor` if its range
+    is on a log scale; on the scale near 1, its distance from 1 is. On a linear scale, `factor - 1` times the width of
+    the range is added or subtracted. In a list of values, the next higher or lower value is taken. With `resample` it
+    is sampled anew. It always stays in its range.
     """
 
-    changes_members: ClassVar[bool] = True
-
-    every: int = static(1, help="records between two replacements of members")
-    exploit: str = static("truncation", choices=("truncation", "tournament"), help="which members are replaced")
-    quantile: Number = hyper(0.25, valid=(0, 0.5), help="share of the members that truncation replaces")
     explore: str = static("perturb", choices=("perturb", "resample"), help="how hyperparameters of copies change")
     factor: Number = hyper(1.25, valid=(1, 100), help="of perturb: hyperparameters are multiplied or divided by it")
 
-    def check(self, schedule: Schedule) -> None:
-        """Raise ValueError for a population too small for `quantile`, and for replacements without scores."""
-        members, records = schedule.members, len(schedule.steps)
-        if members < 2 or (self.exploit == "truncation" and _count(self.quantile, members) < 1):
-            among = f"replaces nobody among {members} member{'s' * (members != 1)}"
-            if self.exploit == "tournament":
-                raise ValueError(f"pbt {among}: train at least 2, as with --seeds 2.")
-            if not self.quantile:
-                raise ValueError(f"pbt with quantile=0 {among}: use a larger one, such as 0.25.")
-            least = max(2, math.ceil(1 / max(float(self.quantile), 1e-9)))
-            raise ValueError(
-                f"pbt with quantile={self.quantile:g} {among}: train at least {least}, as with --seeds {least}, or use "
-                f"a larger quantile (0.5 at most)."
-            )
-        if self.every >= records:
-            raise ValueError(
-                f"pbt with every={self.every} never acts in a run of {records} record{'s' * (records != 1)}: use a "
-                f"smaller --selector.every, or more --records."
-            )
-        check_scored(schedule, self.every, "the first replacement")
+    def explored(
+        self, state: Any, standing: Standing, source: np.ndarray, key: Key
+    ) -> tuple[Any, Mapping[str, np.ndarray]]:
+        """One step up or down from the numbers of the original, or new samples."""
+        return state, {
+            path: self._changed(np.asarray(peak_of(standing.roster.hyperparameters[path]))[source], span, key, path)
+            for path, span in self._spans(standing.roster.hyperparameters).items()
+        }
 
-    def select(self, state: Any, standing: Standing, key: Key) -> tuple[Any, Turnover]:
-        """Replace the worst members by copies of the best."""
-        random = generator(key, "exploit")
-        sources_of = self._truncation if self.exploit == "truncation" else self._tournament
-        source = sources_of(standing, random)
-        is_copy = source != np.arange(len(source))
-        changes = {}
-        for path, span in self._spans(standing.roster.hyperparameters).items():
-            values = jax.tree.map(lambda x: np.asarray(x)[source], standing.roster.hyperparameters[path])
-            explored = self._explored(np.asarray(peak_of(values)), span, generator(key, path))
-            changes[path] = with_peaks(values, explored, is_copy)
-        for path, values in standing.roster.hyperparameters.items():
-            if path not in changes and not is_of_env(path):
-                changes[path] = jax.tree.map(lambda x: np.asarray(x)[source], values)
-        best = int(ranked(standing)[0])
-        note = f"pbt: {is_copy.sum()} of {len(source)} members replaced; the best score is {standing.score[best]:.4g}"
-        notes = (note,) if is_copy.any() else ()
-        return state, Turnover(source, changes, standing.roster.seed_index, notes, new_episodes=True)
-
-    def _truncation(self, standing: Standing, random: np.random.Generator) -> np.ndarray:
-        """Return the source of every slot [M]: one of the best members for each of the worst."""
-        order, score = ranked(standing), effective_score(standing)
-        count = _count(self.quantile, len(order))
-        best, worst = order[:count], order[len(order) - count :]
-        stopped = np.flatnonzero(~standing.alive & ~standing.roster.is_idle)
-        source = np.arange(len(score))
-        for slot in np.union1d(worst, stopped).astype(int) if count else ():
-            other = best[random.integers(count)]
-            source[slot] = other if score[other] > score[slot] else slot
-        return source
-
-    def _tournament(self, standing: Standing, random: np.random.Generator) -> np.ndarray:
-        """Return the source of every slot [M]: the better one of its member and a random other member."""
-        slots, score = np.flatnonzero(~standing.roster.is_idle), effective_score(standing)
-        source = np.arange(len(score))
-        for i, slot in enumerate(slots):
-            other = slots[(i + 1 + random.integers(len(slots) - 1)) % len(slots)]  # any but the slot itself
-            source[slot] = other if score[other] > score[slot] else slot
-        return source
-
-    def _explored(self, values: np.ndarray, span: Range, random: np.random.Generator) -> np.ndarray:
+    def _changed(self, values: np.ndarray, span: Range, key: Key, path: str) -> np.ndarray:
         """Return hyperparameters [M] after exploration from `values` [M], inside of their span."""
+        random = generator(key, path)
         if self.explore == "resample":
             return np.asarray(span.sample(random, len(values)))
         return span.stepped(values, float(self.factor), random.random(len(values)) < 0.5)
-
-
-def _count(quantile: Number, members: int) -> int:
-    """Return the number of members in a quantile, rounded down."""
-    return math.floor(float(quantile) * members + 1e-9)
