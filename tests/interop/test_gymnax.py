@@ -15,7 +15,9 @@ from shoal.interop.gymnax.experimental import RolloutWrapper
 from shoal.interop.gymnax.visualize import Visualizer
 from shoal.interop.gymnax.wrappers import (
     FlattenObservationWrapper,
+    GymnaxToDmEnvWrapper,
     GymnaxToGymWrapper,
+    GymnaxToVectorGymWrapper,
     LegacyStepAPIWrapper,
     LogWrapper,
     StickyActionWrapper,
@@ -90,6 +92,31 @@ def test_the_legacy_face_returns_done():
     _, state = env.reset(jax.random.PRNGKey(0), params)
     obs, state, reward, done, info = env.step(jax.random.PRNGKey(1), state, 0, params)
     assert done and state.time == 0 and info["truncated"]
+
+
+def test_info_of_each_generation_has_its_discount_and_only_the_new_one_an_observation():
+    """Programs for 0.0.x take means over all parts of `info`, so each of them is one number."""
+    for legacy_too, at_the_limit in ((False, 1.0), (True, 0.0)):
+        env, params = make("CartPole-v1", legacy=legacy_too, max_steps=2)
+        _, state = env.reset(jax.random.key(0), params)
+        discounts = []
+        for t in range(2):
+            *_, unreset = env.step_env(jax.random.key(t), state, 0, params)
+            _, state, *_, info = env.step(jax.random.key(t), state, 0, params)
+            discounts.append(info["discount"].item())
+            assert unreset["discount"] == info["discount"]
+        assert discounts == [1.0, at_the_limit]
+        sizes = {name: np.shape(value) for name, value in info.items() if np.shape(value)}
+        assert sizes == ({} if legacy_too else {"final_observation": (4,)})
+    fallen = state.replace(x=jnp.float32(3.0))  # beyond the end of the track
+    assert env.step_env(jax.random.key(0), fallen, 0, params)[4]["discount"] == 0
+
+
+def test_done_of_the_legacy_step_env_includes_the_time_limit():
+    for legacy_too in (False, True):
+        env, params = make("CartPole-v1", legacy=legacy_too, max_steps=1)
+        _, state = env.reset(jax.random.key(0), params)
+        assert env.step_env(jax.random.key(0), state, 0, params)[3] == legacy_too
 
 
 def test_the_three_rollouts_have_gymnaxs_shapes_and_sums():
@@ -227,6 +254,48 @@ def test_a_registered_factory_is_made_with_its_fields():
             gymnax_face.face._factories.pop(name)
 
 
+def test_what_is_registered_has_the_calls_of_the_generation_that_makes_it():
+    legacy.register("Shortest-v0", lambda: make("CartPole-v1", max_steps=1)[0])
+    try:
+        for face, values in ((gymnax_face, 6), (legacy, 5)):
+            env, params = face.make("Shortest-v0")
+            _, state = env.reset(jax.random.key(0), params)
+            assert len(env.step(jax.random.key(0), state, 0, params)) == values
+    finally:
+        registered_envs.remove("Shortest-v0")
+        gymnax_face.face._factories.pop("Shortest-v0")
+
+
+def test_many_environments_of_gymnasium_begin_from_a_seed_and_reset_in_the_same_step():
+    env, params = make("CartPole-v1", max_steps_in_episode=2)
+    envs = GymnaxToVectorGymWrapper(env, 3, params.replace(gravity=1.0), seed=4)
+    assert envs.env.gravity == 1 and envs.action_space.shape == (3,)
+    envs.step(np.ones(3, int))
+    obs, _, terminated, truncated, info = envs.step(np.ones(3, int))
+    assert truncated.all() and not terminated.any() and (np.abs(obs) <= 0.05).all()
+    assert all(np.abs(final).max() > 0.05 for final in info["final_obs"])
+    again = GymnaxToVectorGymWrapper(env, 3, params.replace(gravity=1.0), seed=4)
+    again.step(np.ones(3, int))
+    np.testing.assert_array_equal(again.step(np.ones(3, int))[0], obs)
+
+
+@pytest.mark.parametrize("face", [gymnax_face, legacy], ids=["1.x", "0.0.x"])
+def test_time_steps_have_dm_envs_names_and_can_be_scanned(face):
+    made, params = face.make("CartPole-v1", max_steps=3)
+    env = GymnaxToDmEnvWrapper(made)
+
+    def step(before, key):
+        after = env.step(key, before, 1, params)
+        return after, after
+
+    _, steps = jax.lax.scan(step, env.reset(jax.random.key(0), params), jax.random.split(jax.random.key(1), 7))
+    last = 1.0 if face is gymnax_face else 0.0  # of a time limit
+    np.testing.assert_array_equal(steps.discount, [1, 1, last, 1, 1, last, 1])
+    np.testing.assert_array_equal(steps.reward, np.ones(7))
+    assert (np.abs(steps.observation[2]) <= 0.05).all()
+    assert np.array_equal(steps.final_observation[2], steps.observation[2]) == (face is legacy)
+
+
 def test_the_other_wrappers_keep_their_promises():
     env, params = make("CartPole-v1", max_steps_in_episode=2)
     (_, (_, _, done, info)), _ = played(LegacyStepAPIWrapper(env), params, 2)
@@ -257,6 +326,28 @@ def test_gradients_pass_through_steps():
     assert jax.grad(velocity)(0.5) == pytest.approx(3 * 0.05, rel=1e-5)  # 3 dt / (m l^2)
     with pytest.raises(ValueError, match="CartPole-v1 has no gradients of its steps"):
         make("CartPole-v1")[0].with_transition_gradients()
+
+
+@pytest.mark.parametrize("face", [gymnax_face, legacy], ids=["1.x", "0.0.x"])
+def test_gradients_of_a_return_are_finite_differences(face):
+    """Also without gymnax's opt-in, and through the automatic reset at the end of the first 5 steps."""
+    env, params = face.make("Pendulum-v1", max_steps=5)
+
+    @jax.jit
+    def total(torques):
+        def step(state, pair):
+            torque, key = pair
+            _, state, reward, *_ = env.step(key, state, torque[None], params)
+            return state, reward
+
+        _, state = env.reset(jax.random.key(0), params)
+        return jax.lax.scan(step, state, (torques, jax.random.split(jax.random.key(1), 8)))[1].sum()
+
+    torques = jnp.linspace(-1.0, 1.0, 8)
+    slopes = [(total(torques.at[t].add(0.05)) - total(torques.at[t].add(-0.05))) / 0.1 for t in range(8)]
+    gradient = jax.grad(total)(torques)
+    np.testing.assert_allclose(gradient, slopes, rtol=2e-2, atol=2e-3)
+    assert np.abs(gradient[:4]).min() > 1e-3
 
 
 def test_an_episode_becomes_an_animation(tmp_path):

@@ -1,9 +1,10 @@
-"""Shoal's environments with gymnax's calls: `env, params = shoal.interop.gymnax.make("CartPole-v1")`.
+"""gymnax 1.x and gymnax 0.0.x for shoal's environments: the same calls, with another import.
 
-`import shoal.interop.gymnax as gymnax` runs programs for gymnax 1.x: `step` resets by itself, returns six values, and
-has the observation before the reset in `info["final_observation"]`. `import shoal.interop.gymnax.legacy as gymnax` runs
-programs for gymnax 0.0.x, such as PureJaxRL: `step` returns five values. `wrappers`, `visualize`, `experimental` and
-`environments` are modules in both. gymnax need not be installed.
+gymnax 1.x: `import shoal.interop.gymnax as gymnax`. `step` resets by itself, returns six values, and has the
+observation before the reset in `info["final_observation"]`. gymnax 0.0.x, for programs such as PureJaxRL:
+`import shoal.interop.gymnax.legacy as gymnax`. `step` returns five values. In both, `env, params = make("CartPole-v1")`
+makes an environment, and `wrappers`, `visualize`, `experimental` and `environments` are modules. gymnax need not be
+installed.
 """
 
 from shoal.core.env import State as EnvState

@@ -92,7 +92,7 @@ class GymnaxEnv:
     ) -> tuple[Any, State, jax.Array, jax.Array, dict[str, Any]]:
         """Take a step without a reset: (observation, state, reward, terminated, info). `key` is consumed."""
         obs, state, reward, terminated, _, info = _step_without_reset(self._env(params), typed_key(key), state, action)
-        return obs, state, reward, terminated, info
+        return obs, state, reward, terminated, {**info, "discount": _discount(terminated)}
 
     def is_truncated(self, state: State, params: Params | None = None) -> jax.Array:
         """Whether the time limit is reached."""
@@ -142,12 +142,24 @@ class GymnaxEnv:
 
 
 class LegacyGymnaxEnv(GymnaxEnv):
-    """The same with the five values of gymnax 0.0.9: `step` returns `done` in the place of two flags."""
+    """The same with the five values of gymnax 0.0.x: `step` returns `done` in the place of two flags.
+
+    `info` holds no observation, because programs for 0.0.x take means over all that it holds. Its discount is 0 at the
+    time limit too.
+    """
 
     def step(self, key: Any, state: State, action: Any, params: Params | None = None) -> Any:
         """Take a step, and begin an episode if one ended: (observation, state, reward, done, info)."""
         obs, state, reward, terminated, truncated, info = super().step(key, state, action, params)
-        return obs, state, reward, terminated | truncated, info
+        done = terminated | truncated
+        info = {name: value for name, value in info.items() if name != "final_observation"}
+        return obs, state, reward, done, {**info, "discount": _discount(done)}
+
+    def step_env(self, key: Any, state: State, action: Any, params: Params | None = None) -> Any:
+        """Take a step without a reset: (observation, state, reward, done, info). `key` is consumed."""
+        obs, state, reward, terminated, info = super().step_env(key, state, action, params)
+        done = terminated | self.is_truncated(state, params)
+        return obs, state, reward, done, {**info, "discount": _discount(done)}
 
 
 @checked_kinds()
@@ -155,13 +167,13 @@ def make(env: str | Env, *, legacy: bool = False, **fields: Any) -> tuple[Gymnax
     """Return (environment, its params) for a name of shoal or gymnax, or for an environment of shoal.
 
     `fields` are fields of a named environment; `max_steps_in_episode` may be one. `legacy` chooses the calls of gymnax
-    0.0.9. Raises ValueError, with the nearest names, for an unknown name, and TypeError for unknown fields.
+    0.0.x. Raises ValueError, with the nearest names, for an unknown name, and TypeError for unknown fields.
     """
     if isinstance(env, str) and env in _factories:
         made = _factories[env](**fields)
-        if isinstance(made, GymnaxEnv):
+        if isinstance(made, LegacyGymnaxEnv if legacy else GymnaxEnv):
             return made, made.default_params
-        env, fields = made, {}
+        env, fields = (made.default_params.env if isinstance(made, GymnaxEnv) else made), {}
     if LIMIT in fields:
         fields["max_steps"] = fields.pop(LIMIT)
     name = env if isinstance(env, str) else ""
@@ -207,10 +219,15 @@ def _step(env: Env, key: Key, state: State, action: Any) -> tuple[Any, ...]:
     first = env.carry_over(ended, env.init(k_reset))
     done = terminated | truncated
     state = jax.tree.map(lambda new, old: jnp.where(done, new, old), first, ended)
-    info = {**info, "terminated": terminated, "truncated": truncated, "final_observation": final_obs}
-    return env.observe(state), state, reward, terminated, truncated, info
+    ends = {"terminated": terminated, "truncated": truncated, "discount": _discount(terminated)}
+    return env.observe(state), state, reward, terminated, truncated, {**info, **ends, "final_observation": final_obs}
 
 
 @jax.jit
 def _step_without_reset(env: Env, key: Key, state: State, action: Any) -> tuple[Any, ...]:
     return env.step(key, state, action)
+
+
+def _discount(is_end: Any) -> jax.Array:
+    """gymnax's `info["discount"]`: 0 at an end, 1 before."""
+    return 1.0 - jnp.asarray(is_end).astype(jnp.float32)

@@ -140,13 +140,55 @@ def GymnaxToGymWrapper(env: GymnaxEnv, params: Params | None = None, seed: int |
     return made
 
 
+def GymnaxToVectorGymWrapper(  # noqa: N802
+    env: GymnaxEnv, num_envs: int = 1, params: Params | None = None, seed: int | None = None
+) -> Any:
+    """Return a vector environment of Gymnasium; the step that ends an episode returns the next one's observation.
+
+    `seed`, by default 0, is that of the first environment; environment e has the seed `seed + e`.
+    """
+    from shoal.interop.gymnasium_vector import ShoalVectorEnv
+
+    made = ShoalVectorEnv((env.default_params if params is None else params).env, num_envs, "SameStep")
+    made.reset(seed=0 if seed is None else seed)
+    return made
+
+
+@struct
+class TimeStep:
+    """What `GymnaxToDmEnvWrapper` returns, with the names of dm_env."""
+
+    state: Any
+    reward: Any
+    discount: Any  # 0 where an episode ended otherwise than by its time limit; with gymnax 0.0.x at every end
+    observation: Any  # after an end, the first one of the next episode
+    final_observation: Any  # before the reset; with gymnax 0.0.x the same as `observation`
+
+
+class GymnaxToDmEnvWrapper(GymnaxWrapper):
+    """Return a `TimeStep` from `reset` and `step`."""
+
+    def reset(self, key: Any, params: Params | None = None) -> TimeStep:
+        """Begin an episode."""
+        obs, state = self._env.reset(key, params)
+        return TimeStep(state, jnp.float32(0), jnp.float32(1), obs, obs)
+
+    def step(self, key: Any, timestep: TimeStep, action: Any, params: Params | None = None) -> TimeStep:
+        """Take a step from the state of a `TimeStep`."""
+        obs, state, reward, *_, info = self._env.step(key, timestep.state, action, params)
+        return TimeStep(state, reward, info["discount"], obs, info.get("final_observation", obs))
+
+
 __all__ = [
     "FlattenObservationWrapper",
+    "GymnaxToDmEnvWrapper",
     "GymnaxToGymWrapper",
+    "GymnaxToVectorGymWrapper",
     "GymnaxWrapper",
     "LegacyStepAPIWrapper",
     "LogEnvState",
     "LogWrapper",
     "StickyActionState",
     "StickyActionWrapper",
+    "TimeStep",
 ]
