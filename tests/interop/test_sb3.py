@@ -61,6 +61,46 @@ def test_maskable_ppo_learns_with_the_masks():
     contrib.MaskablePPO("MlpPolicy", SB3VecEnv("Taxi-v4", 2), n_steps=16, device="cpu").learn(32)
 
 
+def test_a_vec_monitor_counts_the_same_episodes_and_writes_them(tmp_path):
+    """`VecMonitor` is not needed, and does no harm: returns and lengths are those of SB3VecEnv itself."""
+    env = sb3.common.vec_env.VecMonitor(SB3VecEnv("CartPole-v1", 2), str(tmp_path / "log"))
+    env.seed(0)
+    env.reset()
+    alone = SB3VecEnv("CartPole-v1", 2)
+    alone.seed(0)
+    alone.reset()
+    found = []
+    for t in range(60):
+        actions = np.array([t % 2, 1])
+        *_, infos = env.step(actions)
+        *_, expected = alone.step(actions)
+        for info, other in zip(infos, expected, strict=True):
+            assert ("episode" in info) == ("episode" in other)
+            if "episode" in info:
+                assert [info["episode"][name] for name in "rl"] == [other["episode"][name] for name in "rl"]
+                found.append(info["episode"]["l"])
+    env.close()
+    assert len(found) > 5 and len((tmp_path / "log.monitor.csv").read_text().splitlines()) == len(found) + 2
+
+
+def test_maskable_ppo_takes_allowed_actions_also_behind_a_vec_monitor():
+    contrib = pytest.importorskip("sb3_contrib", reason="sb3_contrib is not installed")
+    from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
+
+    env = sb3.common.vec_env.VecMonitor(SB3VecEnv("Taxi-v4", 4))
+    assert is_masking_supported(env)
+    assert not is_masking_supported(sb3.common.vec_env.VecMonitor(SB3VecEnv("CartPole-v1", 1)))
+    model = contrib.MaskablePPO("MlpPolicy", env, n_steps=16, seed=0, device="cpu").learn(64)
+    obs, forbidden = env.reset(), 0
+    for _ in range(30):
+        masks = get_action_masks(env)
+        actions, _ = model.predict(obs, action_masks=masks)
+        assert masks.shape == (4, 6) and masks[np.arange(4), actions].all()
+        forbidden += (~masks).sum()
+        obs = env.step(actions)[0]
+    assert forbidden > 100  # so a policy without masks would have taken one
+
+
 def test_the_final_observation_of_a_dict_is_a_dict():
     env = SB3VecEnv("MiniGrid-Empty-5x5-v0", 2, max_steps=2)
     env.reset()
