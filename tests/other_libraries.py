@@ -1,6 +1,9 @@
 """Packages of other libraries, which are not among the test requirements, and a small one in the form of gymnax."""
 
+import contextlib
+import importlib
 import importlib.util
+import sys
 import types
 from typing import Any
 
@@ -14,6 +17,49 @@ def library(package, extra=""):
     """A mark that skips the tests of a file, with the reason, where a package is not installed."""
     reason = f"{package} is not installed, so its environments are not tested: pip install 'shoal[{extra or package}]'"
     return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=reason)
+
+
+class Absent:
+    """Any class or function of a package that is not there. As a decorator it changes nothing."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __call__(self, decorated):
+        return decorated
+
+
+class EmptyModule(types.ModuleType):
+    """A module in which every name is an empty class."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (Absent,), {})
+
+
+GYMNAX_PARTS = ("wrappers", "wrappers.purerl", "environments", "environments.spaces", "environments.environment")
+
+
+@contextlib.contextmanager
+def programs_for_legacy_gymnax(monkeypatch, folder, absent):
+    """In this context, files in `folder` can be imported; they find shoal's module as gymnax 0.0.x.
+
+    Packages named in `absent` that are not installed are empty modules: the programs import, but do not use them.
+    """
+    monkeypatch.setitem(sys.modules, "gymnax", importlib.import_module("shoal.interop.gymnax.legacy"))
+    for part in GYMNAX_PARTS:
+        monkeypatch.setitem(sys.modules, f"gymnax.{part}", importlib.import_module(f"shoal.interop.gymnax.{part}"))
+    for name in absent:
+        if "." in name or importlib.util.find_spec(name) is None:
+            monkeypatch.setitem(sys.modules, name, EmptyModule(name))
+    monkeypatch.syspath_prepend(folder)
+    before = set(sys.modules)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+    for name in set(sys.modules) - before:
+        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
 
 
 class Discrete:

@@ -234,6 +234,14 @@ def test_names_and_classes_are_gymnaxs():
     assert not missing
 
 
+def test_games_of_minatar_have_gymnaxs_time_limit_under_gymnaxs_names():
+    """gymnax 1.0.1: 1,000 steps, and 2,500 in Freeway. Programs scan over so many steps."""
+    limits = {name: make(name)[1].max_steps_in_episode for name in registered_envs if "MinAtar" in name}
+    assert {int(limit) for name, limit in limits.items() if "Freeway" not in name} == {1000}
+    assert limits["Freeway-MinAtar"] == 2500 and make("MinAtar/Breakout-v1")[1].max_steps_in_episode is None
+    assert make("Breakout-MinAtar", max_steps_in_episode=7)[1].max_steps_in_episode == 7
+
+
 def test_a_registered_factory_is_made_with_its_fields():
     register("Short-v0", lambda **fields: shoal.make("CartPole-v1", max_steps=5, **fields))
     register("Shorter-v0", lambda: make("CartPole-v1", max_steps=3)[0])

@@ -29,6 +29,11 @@ registered_envs = [  # gymnax's names, and those of `register`; `make` takes all
     *(f"{name}-misc" for name in ("Reacher", "Swimmer", "Pong", "FrozenLake")),
 ]
 _factories: dict[str, Callable[..., Any]] = {}  # of `register`
+# gymnax's time limits of games that have none in MinAtar and in shoal: programs use them as numbers.
+GYMNAX_LIMITS = {
+    **{f"{name}-MinAtar": 1000 for name in ("Asterix", "Breakout", "Seaquest", "SpaceInvaders")},
+    "Freeway-MinAtar": 2500,
+}
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=("env",), meta_fields=())
@@ -177,6 +182,8 @@ def make(env: str | Env, *, legacy: bool = False, **fields: Any) -> tuple[Gymnax
     if LIMIT in fields:
         fields["max_steps"] = fields.pop(LIMIT)
     name = env if isinstance(env, str) else ""
+    if name in GYMNAX_LIMITS:
+        fields.setdefault("max_steps", GYMNAX_LIMITS[name])
     value = make_env(env, **fields) if isinstance(env, str) else env.replace(**fields)
     face = (LegacyGymnaxEnv if legacy else GymnaxEnv)(value, name)
     return face, face.default_params
