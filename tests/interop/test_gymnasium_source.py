@@ -254,6 +254,18 @@ def test_masks_that_fit_no_action_are_refused(registered):
     assert not shoal.make(of_box).has_mask
 
 
+def test_an_environment_may_truncate_at_any_step_if_that_is_said(registered, tmp_path):
+    """Each episode is truncated after its first step, long before the registered limit of 20 steps."""
+    space, obs = REAL
+    name = registered(space=space, obs=obs, wrong={"truncated": True})
+    fields = {"num_envs": 2, "num_steps": 8, "num_minibatches": 2, "num_epochs": 1}
+    options = {"steps": 32, "fields": fields, "evaluations": 0, **SILENT}
+    with pytest.raises(RuntimeError, match=r"truncated after 1 steps.*env.truncates_early=true"):
+        shoal.train("ppo", name, folder=tmp_path / "regular", **options)
+    result = shoal.train("ppo", shoal.make(name, truncates_early=True), folder=tmp_path / "early", **options)
+    assert result.curves["train_length"][-1] == 1 and np.isfinite(result.curves["loss"]).all()
+
+
 def test_options_of_make_are_passed_on():
     env = GymnasiumEnv(id="CartPole-v1", options=(("sutton_barto_reward", True),))
     simulator = env.open()

@@ -21,6 +21,7 @@ from shoal.core.registry import AGENTS
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
 from shoal.core.wrappers.time_limit import TimeLimit
+from shoal.rollouts.rollout import final_slots
 from shoal.specs.spec import spec_for
 from shoal.training import checkpoint
 from shoal.training.host_evaluation import evaluate_on_host
@@ -286,8 +287,22 @@ class Unlimited(WalkOnHost):
 
 
 def test_a_truncation_that_no_limit_announces_is_an_error(tmp_path):
-    with pytest.raises(RuntimeError, match=r"truncated after 7 steps.*give env.max_steps"):
+    with pytest.raises(RuntimeError, match=r"truncated after 7 steps.*env.truncates_early=true, or give env.max_steps"):
         train("ppo", Unlimited(), folder=tmp_path / "unlimited")
+
+
+@pytest.mark.parametrize("name", ["ppo", pytest.param("dqn", marks=pytest.mark.slow)])
+def test_truncations_at_any_step_bootstrap_where_the_environment_says_that_they_come(name, tmp_path):
+    """The same episodes as with a limit of 7 steps that is known before."""
+    limited = train(name, WalkOnHost(), updates=3, evaluations=0, folder=tmp_path / "limited")
+    early = train(name, Unlimited(truncates_early=True), updates=3, evaluations=0, folder=tmp_path / "early")
+    np.testing.assert_array_equal(early.curves["train_length"], limited.curves["train_length"])
+    for one, other in zip(
+        jax.tree.leaves(early.policies.weights), jax.tree.leaves(limited.policies.weights), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    assert final_slots(Unlimited(truncates_early=True), 16) == 16 and final_slots(WalkOnHost(), 16) == 3
+    assert final_slots(Unlimited(), 16) == 0
 
 
 def test_a_policy_trained_by_the_program_plays_on_the_host(tmp_path):

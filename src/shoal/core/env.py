@@ -109,6 +109,14 @@ class Env(Struct, abc.ABC):
         """
         return None if self.max_steps is None else (self.max_steps, self.max_steps)
 
+    @property
+    def earliest_truncation(self) -> Number | None:
+        """The smallest number of steps after which an episode can be truncated; None: never. It may be an array.
+
+        Default: the smallest time limit.
+        """
+        return None if self.limit_range is None else self.limit_range[0]
+
     def inner_envs(self) -> Sequence["Env"]:
         """Return the environments that this one is made of, for `check_fields`. Default: those in its fields."""
         values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]  # a struct

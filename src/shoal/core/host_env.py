@@ -1,13 +1,16 @@
 """Environments that Python steps, outside the compiled program: those of Gymnasium, for example.
 
 `HostEnv` is a value like every environment, so an agent can be bound to it. Its state holds the observation that the
-last step returned. The steps themselves are taken by a `Simulator`, which `open` starts. `shoal.train`,
-`shoal.evaluate` and the command line step simulators; other functions refuse such an environment.
+last step returned. The steps themselves are taken by a `Simulator`, which `open` starts, or by `Simulators`, which take
+a step of many environments in one call. `shoal.train`, `shoal.evaluate` and the command line step simulators; other
+functions refuse such an environment.
 """
 
 import abc
+from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
@@ -34,6 +37,59 @@ class Simulator(Protocol):
         ...
 
 
+@runtime_checkable
+class Simulators(Protocol):
+    """E environments that run on the host. The methods take the indices `which` [N] of the environments meant.
+
+    The first call is a `reset` of all of them.
+    """
+
+    def reset(self, which: np.ndarray, seeds: Sequence[int]) -> tuple[Any, Any]:
+        """Begin the episodes of N seeds. Returns (observations [N], action masks [N] or None)."""
+        ...
+
+    def step(self, which: np.ndarray, actions: Any) -> tuple[Any, Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Take a step with actions [N]: (observations, masks or None, rewards, terminated, truncated), all [N].
+
+        No environment begins another episode by itself.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the environments hold."""
+        ...
+
+
+class OneByOne:
+    """Several simulators, whose steps are taken one after the other."""
+
+    def __init__(self, simulators: Sequence[Simulator]) -> None:
+        """Use these simulators."""
+        self.simulators = simulators
+
+    def reset(self, which: np.ndarray, seeds: Sequence[int]) -> tuple[Any, Any]:
+        """Begin episodes. See `Simulators`."""
+        return _stacked([self.simulators[e].reset(seed) for e, seed in zip(which.tolist(), seeds, strict=True)])
+
+    def step(self, which: np.ndarray, actions: Any) -> tuple[Any, Any, np.ndarray, np.ndarray, np.ndarray]:
+        """Take a step. See `Simulators`."""
+        of_env = (jax.tree.map(lambda x, n=n: x[n], actions) for n in range(len(which)))
+        rows = [self.simulators[e].step(action) for e, action in zip(which.tolist(), of_env, strict=True)]
+        obs, mask, *numbers = zip(*rows, strict=True)
+        dtypes = (np.float64, bool, bool)
+        reward, terminated, truncated = (np.array(x, dtype) for x, dtype in zip(numbers, dtypes, strict=True))
+        return *_stacked([*zip(obs, mask, strict=True)]), reward, terminated, truncated
+
+    def close(self) -> None:
+        """Close all of them."""
+        for simulator in self.simulators:
+            simulator.close()
+
+
+def _stacked(rows: list[Any]) -> Any:
+    return jax.tree.map(lambda *xs: np.stack(xs), *rows)
+
+
 @struct
 class HostState(State):
     """The part of the state of an environment on the host that a compiled program has."""
@@ -54,15 +110,33 @@ class HostEnv(Env):
     """An environment that Python steps. Subclass it with `open` and the two spaces.
 
     Episodes must follow from the seed of their reset and the actions: a resumed run repeats the actions of the episodes
-    that were not over, to bring new simulators to the same states. An episode is truncated after `max_steps` steps,
-    whether or not the simulator says so.
+    that were not over, to bring new simulators to the same states. Where they do not, `repeats_episodes` is False. An
+    episode is truncated after `max_steps` steps, whether or not the simulator says so.
+
+    With `truncates_early` an environment may truncate its episodes at any step, and not only at its time limit. Room
+    for a final observation of every step is kept then.
     """
 
     has_mask: bool = static(False)  # whether simulators return action masks
+    truncates_early: bool = static(False)
 
     @abc.abstractmethod
     def open(self) -> Simulator:
         """Start an environment on the host."""
+
+    def open_many(self, count: int) -> Simulators:
+        """Start `count` environments that take their steps together. Default: one after the other."""
+        return OneByOne([self.open() for _ in range(count)])
+
+    @property
+    def repeats_episodes(self) -> bool:
+        """Whether an episode follows from the seed of its reset and its actions."""
+        return True
+
+    @property
+    def earliest_truncation(self) -> Any:
+        """1 with `truncates_early`, otherwise the time limit."""
+        return 1 if self.truncates_early else super().earliest_truncation
 
     @property
     def label(self) -> str:

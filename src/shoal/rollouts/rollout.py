@@ -362,7 +362,7 @@ def rows_of_truncated_steps(trajectory: Trajectory, rows: Any) -> Any:
 
 def final_slots(env: Env, num_steps: int) -> int:
     """The largest number of truncations of one environment within T steps: they are at least a time limit apart."""
-    shortest, _ = env.limit_range or (None, None)
+    shortest = env.earliest_truncation
     return 0 if shortest is None else math.ceil(num_steps / _shortest(shortest, if_unknown=1))
 
 

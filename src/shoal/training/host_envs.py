@@ -14,7 +14,7 @@ import numpy as np
 from shoal.agents.rollout_agent import RolloutAgent
 from shoal.core.agent import Agent
 from shoal.core.errors import Unsuited
-from shoal.core.host_env import HostEnv, HostState, Simulator
+from shoal.core.host_env import HostEnv, HostState
 from shoal.core.spaces import zeros
 from shoal.core.struct import Struct, struct
 from shoal.core.wrappers.base import Wrapper
@@ -59,6 +59,7 @@ class Episodes(Struct):
     def none(cls, env: HostEnv, count: int, entropy: tuple[int, int, int]) -> "Episodes":
         """Of `count` environments that have begun no episode."""
         longest = LONGEST_KEPT if env.max_steps is None else min(int(np.max(np.asarray(env.max_steps))), LONGEST_KEPT)
+        longest = longest if env.repeats_episodes else 0
         action = jax.tree.map(lambda x: np.zeros((count, longest, *x.shape), x.dtype), zeros(env.action_space))
         zero = np.zeros(count, np.int32)
         return cls(np.asarray(entropy, np.int64), zero, zero.copy(), action)
@@ -75,7 +76,7 @@ class HostEnvs:
     def __init__(self, env: HostEnv, count: int, entropy: tuple[int, int, int], short_episodes: bool = False) -> None:
         """Start the environments. No episode begins. `short_episodes` is as in `rollouts.rollout.Rollout`."""
         self.env, self.count, self.short_episodes = env, count, short_episodes
-        self.simulators: list[Simulator] = [env.open() for _ in range(count)]
+        self.simulators = env.open_many(count)
         self.episodes = Episodes.none(env, count, entropy)
         empty = jax.tree.map(np.asarray, (zeros(env.observation_space), env._no_mask()))
         self.obs, self.mask = jax.tree.map(lambda x: np.repeat(x[None], count, axis=0), empty)
@@ -83,8 +84,7 @@ class HostEnvs:
 
     def begin(self) -> None:
         """Begin the first episodes."""
-        for e in range(self.count):
-            self.restart(e)
+        self.restart(np.arange(self.count))
 
     def restore(self, episodes: Episodes, states: Any) -> list[int]:
         """Bring the environments to the states of a checkpoint. Returns those that did not come there.
@@ -96,7 +96,10 @@ class HostEnvs:
         self.episodes = jax.tree.map(np.array, episodes)
         rounding = 0 if states.rounding is None else states.rounding
         self.episode_return = states.episode_return.astype(np.float64) - rounding
-        return [e for e in range(self.count) if not self._repeat(e, states.state.obs)]
+        lost = np.flatnonzero(~self._repeat(states.state.obs))
+        if lost.size:
+            self.restart(lost)
+        return lost.tolist()
 
     def env_states(self) -> EnvStates:
         """The states of the environments, as a compiled program has them."""
@@ -107,8 +110,7 @@ class HostEnvs:
 
     def close(self) -> None:
         """Close all environments."""
-        for simulator in self.simulators:
-            simulator.close()
+        self.simulators.close()
 
     def collect(self, act: Act, num_steps: int, final_slots: int, ended: Callable[[np.ndarray], object]) -> Trajectory:
         """Take T steps of all environments, with resets. Returns the trajectory.
@@ -153,70 +155,78 @@ class HostEnvs:
             "episode_return": np.zeros(self.count, np.float32),
             "episode_length": np.zeros(self.count, np.int32),
         }
-        for e in range(self.count) if running is None else np.flatnonzero(running).tolist():
-            of_env = jax.tree.map(lambda x, e=e: x[e], action)
-            self._keep_action(e, of_env)
-            obs, mask, reward, terminated, truncated = self.simulators[e].step(of_env)
-            self.episodes.time[e] += 1
-            truncated = truncated or (self.env.max_steps is not None and self.episodes.time[e] >= self.env.max_steps)
-            self.episode_return[e] += reward
-            values = (reward, terminated, truncated, self.episode_return[e], self.episodes.time[e])
-            for column, value in zip(results.values(), values, strict=True):
-                column[e] = value
-            if truncated and not terminated:
-                self._keep_final(e, obs, mask, final, slot)
-            if terminated or truncated:
-                self.restart(e)
-            else:
-                self._observe(e, obs, mask)
+        which = np.arange(self.count) if running is None else np.flatnonzero(running)
+        actions = _rows(action, which)
+        self._keep_actions(which, actions)
+        obs, mask, reward, terminated, truncated = self.simulators.step(which, actions)
+        self.episodes.time[which] += 1
+        if self.env.max_steps is not None:
+            truncated = truncated | (self.episodes.time[which] >= self.env.max_steps)
+        self.episode_return[which] += reward
+        values = (reward, terminated, truncated, self.episode_return[which], self.episodes.time[which])
+        for column, value in zip(results.values(), values, strict=True):
+            column[which] = value
+        self._observe(which, obs, mask)
+        for e in which[truncated & ~terminated].tolist():
+            self._keep_final(e, final, slot)
+        if (over := which[terminated | truncated]).size:
+            self.restart(over)
         return results
 
-    def _keep_action(self, e: int, action: Any) -> None:
-        time = self.episodes.time[e]
-        for kept, value in zip(jax.tree.leaves(self.episodes.actions), jax.tree.leaves(action), strict=True):
-            if time < kept.shape[1]:
-                kept[e, time] = value
+    def restart(self, which: np.ndarray) -> None:
+        """Begin the next episodes of the environments with the indices `which` [N]."""
+        self.episodes.begun[which] += 1
+        self.episodes.time[which] = 0
+        self.episode_return[which] = 0
+        self._observe(which, *self.simulators.reset(which, self._seeds(which)))
 
-    def _keep_final(self, e: int, obs: Any, mask: Any, final: Any, slot: np.ndarray) -> None:
-        for rows, value in zip(jax.tree.leaves(final), jax.tree.leaves((obs, mask)), strict=True):
+    def _seeds(self, which: np.ndarray) -> list[int]:
+        return [self.episodes.seed(e) for e in which.tolist()]
+
+    def _keep_actions(self, which: np.ndarray, actions: Any) -> None:
+        time = self.episodes.time[which]
+        for kept, value in zip(jax.tree.leaves(self.episodes.actions), jax.tree.leaves(actions), strict=True):
+            fits = time < kept.shape[1]
+            kept[which[fits], time[fits]] = value[fits]
+
+    def _keep_final(self, e: int, final: Any, slot: np.ndarray) -> None:
+        for rows, value in zip(jax.tree.leaves(final), jax.tree.leaves((self.obs, self.mask)), strict=True):
             if slot[e] >= len(rows):
                 raise RuntimeError(
                     f"an episode was truncated after {self.episodes.time[e]} steps, more often than its time limit "
-                    f"max_steps={self.env.max_steps} allows: give env.max_steps a number so small that no episode is "
-                    f"truncated earlier. All are then truncated there."
+                    f"max_steps={self.env.max_steps} allows: say so with env.truncates_early=true, or give "
+                    f"env.max_steps a number so small that no episode is truncated earlier."
                 )
-            rows[slot[e], e] = value
+            rows[slot[e], e] = value[e]
         slot[e] += 1
 
-    def restart(self, e: int) -> None:
-        """Begin the next episode of environment e."""
-        self.episodes.begun[e] += 1
-        self.episodes.time[e] = 0
-        self.episode_return[e] = 0
-        self._observe(e, *self.simulators[e].reset(self.episodes.seed(e)))
-
-    def _observe(self, e: int, obs: Any, mask: Any) -> None:
+    def _observe(self, which: np.ndarray, obs: Any, mask: Any) -> None:
         leaves = jax.tree.leaves((self.obs, self.mask))
         for rows, value in zip(leaves, jax.tree.leaves((obs, mask)), strict=True):
-            rows[e] = value
+            rows[which] = value
 
-    def _repeat(self, e: int, saved_obs: Any) -> bool:
-        time, actions = int(self.episodes.time[e]), self.episodes.actions
-        if time <= jax.tree.leaves(actions)[0].shape[1]:
-            obs, mask = self.simulators[e].reset(self.episodes.seed(e))
-            is_over = False
-            for t in range(time):
-                if is_over:
-                    break
-                action = jax.tree.map(lambda x, t=t: x[e, t], actions)
-                obs, mask, _, terminated, truncated = self.simulators[e].step(action)
-                is_over = terminated or truncated
-            pairs = zip(jax.tree.leaves(obs), jax.tree.leaves(saved_obs), strict=True)
-            if not is_over and all(np.array_equal(new, saved[e], equal_nan=_is_real(new)) for new, saved in pairs):
-                self._observe(e, obs, mask)
-                return True
-        self.restart(e)
-        return False
+    def _repeat(self, saved_obs: Any) -> np.ndarray:
+        """Repeat the actions of the present episodes. Returns which [E] environments come to the saved observations."""
+        time, actions = self.episodes.time, self.episodes.actions
+        is_kept = (time <= jax.tree.leaves(actions)[0].shape[1]) & self.env.repeats_episodes
+        going = np.flatnonzero(is_kept)
+        if going.size:
+            self._observe(going, *self.simulators.reset(going, self._seeds(going)))
+        for t in range(int(time[going].max(initial=0))):
+            going = going[time[going] > t]
+            obs, mask, _, terminated, truncated = self.simulators.step(
+                going, jax.tree.map(lambda x, t=t, of=going: x[of, t], actions)
+            )
+            self._observe(going, obs, mask)
+            is_kept[going] &= ~(terminated | truncated)  # its episode was not over
+            going = going[is_kept[going]]
+        pairs = zip(jax.tree.leaves(self.obs), jax.tree.leaves(saved_obs), strict=True)
+        same = [[np.array_equal(x, y, equal_nan=_is_real(x)) for x, y in zip(*pair, strict=True)] for pair in pairs]
+        return is_kept & np.all(same, axis=0)
+
+
+def _rows(tree: Any, which: np.ndarray) -> Any:
+    return jax.tree.map(lambda x: x[which], tree)
 
 
 def _copy(tree: Any) -> Any:

@@ -46,8 +46,8 @@ def evaluate_on_host(
                 returns[n], lengths[n] = result["episode_return"][e], result["episode_length"][e]
                 finished[n] = ended[e]
                 playing[e] += envs.count
-                if not ended[e]:
-                    envs.restart(e)
+            if (cut := np.flatnonzero(over & ~ended)).size:
+                envs.restart(cut)
             if over.any():
                 carry = with_first_carries(carry, first_carry, over)
             t += 1
