@@ -1,5 +1,6 @@
 """Packages of other libraries, which are not among the test requirements, and a small one in the form of gymnax."""
 
+import collections
 import contextlib
 import importlib
 import importlib.util
@@ -9,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import struct
 
@@ -145,4 +147,54 @@ def small_gymnax():
     module: Any = types.ModuleType("gymnax")
     module.registered_envs = [*kinds]
     module.make = lambda name, **arguments: ((env := kinds[name](**arguments)), env.default_params)
+    return module
+
+
+class SmallPool:
+    """Counters in the form of EnvPool: two environments are shuffled in each result, as in its threads."""
+
+    def __init__(self, num_envs, env_seed, max_episode_steps=5, **others):
+        self.count = np.asarray(env_seed) % 7
+        self.time, self.limit, self.others = np.zeros(num_envs, int), max_episode_steps, others
+
+    def _result(self, env_id):
+        order = env_id[::-1]
+        picture = np.stack([np.full((5, 6), self.count[e], np.uint8) + np.arange(3)[:, None, None] for e in order])
+        return order, picture.astype(np.uint8), {"env_id": order}
+
+    def reset(self, env_id):
+        self.time[env_id] = 0
+        self.count[env_id] += 10
+        _, picture, info = self._result(env_id)
+        return picture, info
+
+    def step(self, action, env_id):
+        self.count[env_id] += action
+        self.time[env_id] += 1
+        order, picture, info = self._result(env_id)
+        truncated = self.time[order] >= self.limit
+        return picture, self.count[order].astype(np.float32), np.zeros(len(order), bool), truncated, info
+
+    def close(self):
+        self.others["closed"] = True
+
+
+def small_envpool():
+    """A module with the names of EnvPool that shoal uses."""
+    import gymnasium
+
+    config = collections.namedtuple("Config", ["max_num_players", "max_episode_steps", "reward_clip"])
+    players = {"Counter-v0": 1, "Duel-v0": 2}
+    pictures = gymnasium.spaces.Box(0, 255, (3, 5, 6), np.uint8)
+
+    def make_spec(name, reward_clip=False):
+        spaces = {"observation_space": pictures, "action_space": gymnasium.spaces.Discrete(3)}
+        return types.SimpleNamespace(config=config(players[name], 5, reward_clip), **spaces)
+
+    def make(name, env_type, num_threads, **options):
+        assert env_type == "gymnasium"
+        return SmallPool(**options)
+
+    module: Any = types.ModuleType("envpool")
+    module.list_all_envs, module.make_spec, module.make = lambda: [*players], make_spec, make
     return module

@@ -118,20 +118,19 @@ class HostEnvs:
         `ended` is called with the flags [E] of the environments whose episodes ended, after each step with one.
         Raises RuntimeError if more episodes are truncated than the time limit of the environment allows.
         """
-        rows: list[dict[str, Any]] = []
+        columns: dict[str, Any] = {}
         final = jax.tree.map(lambda x: np.zeros((final_slots, *x.shape), x.dtype), (self.obs, self.mask))
         slot = np.zeros(self.count, np.int32)
         for t in range(num_steps):
-            row: dict[str, Any] = {"obs": _copy(self.obs), "mask": _copy(self.mask), "final_slot": slot.copy()}
-            row["is_first"] = self.episodes.time == 0
-            row["action"], row["policy_output"] = act(row["obs"], row["mask"], t)
-            row.update(self.step(row["action"], final, slot))
-            rows.append(row)
-            if (done := row["terminated"] | row["truncated"]).any():
+            seen = {"obs": self.obs, "mask": self.mask, "final_slot": slot, "is_first": self.episodes.time == 0}
+            kept = _write(columns, seen, t, num_steps)
+            action, output = act(kept["obs"], kept["mask"], t)
+            result = self.step(action, final, slot)
+            _write(columns, {"action": action, "policy_output": output, **result}, t, num_steps)
+            if (done := result["terminated"] | result["truncated"]).any():
                 ended(done)
-        stacked = {name: jax.tree.map(lambda *xs: np.stack(xs), *(row[name] for row in rows)) for name in rows[0]}
         return Trajectory(
-            **_on_device(stacked),
+            **_on_device(columns),
             info={},
             last_obs=_on_device(self.obs),
             last_mask=_on_device(self.mask),
@@ -229,8 +228,13 @@ def _rows(tree: Any, which: np.ndarray) -> Any:
     return jax.tree.map(lambda x: x[which], tree)
 
 
-def _copy(tree: Any) -> Any:
-    return jax.tree.map(np.copy, tree)
+def _write(columns: dict[str, Any], row: dict[str, Any], t: int, num_steps: int) -> dict[str, Any]:
+    """Write row t of columns with leaves [T, ...], which the first row makes. Returns the row as it is there."""
+    if not row.keys() <= columns.keys():
+        columns |= jax.tree.map(lambda x: np.empty((num_steps, *np.shape(x)), np.asarray(x).dtype), row)
+    written = {name: jax.tree.map(lambda column: column[t], columns[name]) for name in row}
+    jax.tree.map(np.copyto, written, row)
+    return written
 
 
 def _on_device(tree: Any) -> Any:
