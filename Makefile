@@ -17,7 +17,7 @@ QUICK = SHOAL_TEST_XLA_LEVEL=0
 # Checking the annotations at each call takes a third of the time: `make test-newest` and `make test-all` do it.
 UNCHECKED = --jaxtyping-packages=
 
-.PHONY: help setup setup-dev demo test test-all test-newest lint docs lock peers gpu-program test-gpu-program clean
+.PHONY: help setup setup-dev demo test test-all test-newest sources lint docs lock peers gpu-program test-gpu-program clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 18
@@ -45,6 +45,9 @@ test-all: setup-dev  ## run all tests, also those marked slow; before a release
 test-newest:  ## run the tests of `make test` with Python 3.13, the newest JAX, and annotations checked at each call
 	@VENV=.venv-newest PYTHON=$${PYTHON:-python3.13} ./setup dev
 	@$(QUICK) $(THREADS) $(BYTECODE) .venv-newest/bin/python -m pytest -n 2 --dist loadfile -m "not slow and not long"
+
+sources:  ## test each library of environments in its own environment with its newest release (ONLY="pgx brax" for some)
+	@$(QUICK) $(THREADS) tests/interop/sources/run $(ONLY)
 
 lint: setup-dev  ## ruff, formatting, types
 	@$(BIN)/ruff check
