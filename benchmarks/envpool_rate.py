@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import envpool
 import numpy as np
@@ -57,7 +58,7 @@ def shoal_side(name: str, num_envs: int, threads: int, steps: int, random: np.ra
     return take_steps
 
 
-def random_actions(space: object, num_envs: int, random: np.random.Generator) -> np.ndarray:
+def random_actions(space: Any, num_envs: int, random: np.random.Generator) -> np.ndarray:
     """Uniform actions [E] of a space of Gymnasium."""
     if hasattr(space, "n"):
         return random.integers(space.n, size=num_envs, dtype=np.int32)
@@ -65,7 +66,7 @@ def random_actions(space: object, num_envs: int, random: np.random.Generator) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("name")
     parser.add_argument("--num-envs", type=int, default=16)
     parser.add_argument("--threads", type=int, default=0, help="of EnvPool; 0: as many as there are cores")

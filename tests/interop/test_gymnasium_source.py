@@ -11,6 +11,7 @@ from shoal.core.checks import check_env
 from shoal.core.errors import CheckError, UnknownNameError
 from shoal.core.keys import make_key
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
+from shoal.grid.words import decode
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
 from shoal.interop.sources.gymnasium import GymnasiumEnv, properties_of
 from shoal.training.host_evaluation import record_on_host
@@ -155,6 +156,27 @@ def test_episodes_are_drawn_by_gymnasium(tmp_path, monkeypatch):
 def _of_best(run):
     policy = shoal.load(run)
     return policy.actor, policy.weights, policy.env
+
+
+def test_missions_of_minigrid_are_the_word_numbers_of_shoals_level():
+    pytest.importorskip("minigrid")
+    for name in ("MiniGrid-GoToDoor-5x5-v0", "MiniGrid-Empty-5x5-v0", "BabyAI-GoToLocal-v0"):
+        env, level = shoal.make(f"gymnasium/minigrid:{name}"), shoal.make(name)
+        assert env.observation_space == level.observation_space and env.action_space == level.action_space
+        assert check_env(env, steps=20) >= 0
+        obs, _ = env.open().reset(3)
+        text = gymnasium.make(name).reset(seed=3)[0]["mission"]
+        assert decode(obs["mission"]) == text and len(text) > 8
+
+
+def test_a_policy_of_shoals_minigrid_plays_in_minigrid(tmp_path):
+    pytest.importorskip("minigrid")
+    name = "MiniGrid-GoToDoor-5x5-v0"
+    fields = {"num_envs": 2, "num_steps": 8, "num_minibatches": 2, "num_epochs": 1}
+    options = {"steps": 16, "evaluations": 0, "fields": fields, "preset": "none", **SILENT}
+    shoal.train("ppo", name, folder=tmp_path / "run", **options)
+    played = shoal.evaluate(tmp_path / "run", f"gymnasium/minigrid:{name}", episodes=2, max_steps=5)
+    assert played.episode_return.shape == (1, 2) and (played.episode_length <= 5).all()
 
 
 class Strange(gymnasium.Env):

@@ -22,6 +22,7 @@ from shoal.core.spaces import Space, mask_size, misfit
 from shoal.core.struct import Number, static, struct
 from shoal.core.user_code import file_of, line_raised
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
+from shoal.interop.missions import space_with_words, with_words
 
 FIRST = ("observation", "info")
 LATER = ("observation", "reward", "terminated", "truncated", "info")
@@ -103,7 +104,9 @@ class GymnasiumSimulator:
         """Use this `gymnasium.Env`."""
         self.env = env
         self.name = f"gymnasium/{env.spec.id}" if env.spec else type(env).__name__
-        self._space, self._actions = space_of(env.observation_space), space_of(env.action_space)
+        self._words = space_with_words(env)  # of a level of MiniGrid that shoal has too
+        self._space = self._words or space_of(env.observation_space)
+        self._actions = space_of(env.action_space)
 
     def reset(self, seed: int) -> tuple[Any, Any]:
         """Begin the episode of a seed. Returns (observation, action mask or None)."""
@@ -143,7 +146,7 @@ class GymnasiumSimulator:
     def _observed(self, call: str, obs: Any, info: dict[str, Any]) -> tuple[Any, Any]:
         """Return (observation, action mask or None) of what the environment returned."""
         try:
-            element = element_of(self.env.observation_space, obs)
+            element = with_words(obs, self._words) if self._words else element_of(self.env.observation_space, obs)
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise TypeError(
                 f"{self.name}: {call} returns the observation {obs!r:.80}, which does not fit its observation space "
@@ -189,7 +192,7 @@ def properties_of(name: str, options: tuple) -> Properties:
     env = _made(name, options, None)
     try:
         spaces = (
-            space_of(env.observation_space, f"the observation space of gymnasium/{name}"),
+            space_with_words(env) or space_of(env.observation_space, f"the observation space of gymnasium/{name}"),
             space_of(env.action_space, f"the action space of gymnasium/{name}"),
         )
         _, mask = GymnasiumSimulator(env).reset(0)
