@@ -25,7 +25,10 @@ OPTIONS_OF = {
         {"prioritized": True, "n_step": 3},
         {"memory": "gru", "memory_size": 8, "sequence_length": 10, "burn_in": 5},
     ],
-    "ppo": [{"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True}],
+    "ppo": [
+        {"memory": "lstm", "memory_size": 8, "num_minibatches": 2, "normalize_observation": True},
+        {"bonus": "rnd", "predictor_size": 8},
+    ],
 }
 # `make test` resumes a recurrent, normalizing PPO in test_ppo_memory.py; one of TD3 or TQC is like one of SAC.
 SLOW = {*VARIANTS, "ppo", "td3", "tqc"}

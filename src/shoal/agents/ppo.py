@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.agents.bonus import BONUSES, CountBonus, RNDBonus, bonus_of, check_bonus
 from shoal.agents.learned_losses import FIRST_SURROGATES, FIRST_VALUE_LOSSES
 from shoal.agents.losses import check_term, chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
@@ -85,6 +86,7 @@ class PPOState(Guarded):
     return_stats: RunningStats | None
     discounted_return: Float[Array, "E"] | None  # of the current episodes so far, to scale rewards
     carry: Carry = NO_CARRY  # recurrent carries [E] of actor and critic at the start of the next rollout
+    bonus: Any = None  # what the bonus has learned (`agents/bonus.py`)
     is_stopped: Bool[Array, ""] | None = None  # within guarded updates: see `core.agent.Guarded`
 
     guarded = ("weights", "optimizer")
@@ -102,7 +104,8 @@ class PPOPolicy(Struct):
 class Batch(Struct):
     """Samples to learn from. The leading axes of all leaves are [T, E]; after flattening [T * E]; in a minibatch [B].
 
-    With a recurrent cell, those of a minibatch are [T, B], and B is a number of environments.
+    With a recurrent cell, those of a minibatch are [T, B], and B is a number of environments. With a bonus, `value` and
+    `target` have a last axis of two: of the reward, and of the bonus.
     """
 
     obs: Any
@@ -138,6 +141,12 @@ class PPO(RolloutAgent):
     `approx_kl` exceeds 1.5 `target_kl`, and all minibatches after it, change nothing. Losses are means over the
     minibatches up to and including this one. With None (the default) all minibatches are learned from.
 
+    `bonus` rewards new observations, to explore where the environment rewards little (see `agents/bonus.py`): "count"
+    by 1 / sqrt(how often the member has seen the observation that a step reached), "rnd" by the error of a network that
+    predicts random features of it. The critic has a second value head for the bonuses, with a discount of its own
+    (`bonus_discount`); their returns do not end with an episode. The advantage that the policy learns from is that of
+    the reward plus `bonus_coef` times that of the bonus. Episode returns and evaluations are without it.
+
     `a2c` and `rl2` are this agent with other defaults: advantage actor-critic, and RL^2 (meta-learning).
     """
 
@@ -169,6 +178,13 @@ class PPO(RolloutAgent):
     log_std_init: Number = hyper(
         0.0, search=(-3.0, 1.0), valid=(-20, 5), initial=True, help="initial log std of a Gaussian policy"
     )
+    bonus_coef: Number = hyper(
+        0.5, search=(0.01, 10, "log"), valid=(0, 1e6), help="weight of the bonus's advantage beside the reward's"
+    )
+    bonus_discount: Number = hyper(0.99, search=(0.9, 0.999), valid=(0, 1), help="discount of future bonuses")
+    predictor_rate: Number = hyper(
+        1e-4, search=(1e-5, 1e-2, "log"), valid=(0, 1), help="learning rate of the predictor of bonus=rnd"
+    )
 
     num_envs: int = static(4)
     num_steps: int = static(128, help="steps of each environment in one update")
@@ -191,6 +207,9 @@ class PPO(RolloutAgent):
     surrogate: Any = part("clipped", choices=tuple(SURROGATES), first=FIRST_SURROGATES)
     value_loss: Any = part("clipped", choices=tuple(VALUE_LOSSES), first=FIRST_VALUE_LOSSES)
     extra_loss: Any = part(None, help="a further term of the loss: a function (policy, value, rows) -> one number")
+    bonus: str = static("none", choices=BONUSES, help="reward new observations: by counts, or by the errors of RND")
+    predictor_size: int = static(128, help="units of each layer of RND's networks, and features that are predicted")
+    count_slots: int = static(2**16, help="different observations that bonus=count has room for; a power of two")
     normalize_advantage: bool = static(True, choices=(False, True))
     normalize_observation: bool = normalization_field()
     normalize_reward: bool = static(False, choices=(False, True))
@@ -216,6 +235,7 @@ class PPO(RolloutAgent):
         if not isinstance(env.action_space, Box):
             refuse_ignored(self, "where actions are discrete", "noise_correlation", "log_std_init")
         check_memory_fields(self)
+        check_bonus(self, env.observation_space)
         if self.num_epochs * self.num_minibatches == 1:
             refuse_ignored(self, "with one gradient step per update", "target_kl")
         if self.surrogate in ("unclipped", "dpo") and self.value_loss == "squared":
@@ -271,6 +291,10 @@ class PPO(RolloutAgent):
     def init(self, key: Key, env: Env) -> PPOState:
         """Initial weights and environment states. `key` is consumed."""
         key, k_weights, k_envs = jax.random.split(key, 3)
+        bonus = None
+        if self._bonus is not None:
+            k_weights, k_bonus = jax.random.split(k_weights)
+            bonus = self._bonus.init(k_bonus, self.rollout.num_envs)
         env_states = self.rollout.init(env, k_envs)
         stats = first_stats(self)
         weights = self._nets.init(k_weights, normalized(stats, jax.vmap(env.observe)(env_states.state)))
@@ -286,6 +310,7 @@ class PPO(RolloutAgent):
             return_stats=RunningStats.zero(jnp.float32(0)) if self.normalize_reward else None,
             discounted_return=jnp.zeros(self.rollout.num_envs, jnp.float32) if self.normalize_reward else None,
             carry=self._nets.initial_carry((self.rollout.num_envs,)),
+            bonus=bonus,
         )
 
     def policy_noise(self, state: PPOState, key: Key) -> Array:
@@ -315,7 +340,11 @@ class PPO(RolloutAgent):
         """Estimate advantages, and take gradient steps on shuffled minibatches."""
         del clock
         reward, return_stats, discounted_return = self._scaled_reward(state, trajectory)
-        batch, critic_carry = self._batch(state, trajectory, reward)
+        bonus, bonus_reward, of_bonus = state.bonus, None, {}
+        if self._bonus is not None:
+            key, k_bonus = jax.random.split(key)
+            bonus, bonus_reward, of_bonus = self._bonus.learn(bonus, _reached(trajectory), k_bonus)
+        batch, critic_carry = self._batch(state, trajectory, reward, bonus_reward)
         weights, optimizer, is_stopped, losses, weight = self._gradient_steps(state, batch, key)
         state = state.replace(
             age=state.age + 1,
@@ -325,9 +354,10 @@ class PPO(RolloutAgent):
             return_stats=return_stats,
             discounted_return=discounted_return,
             carry=Carry(carry, critic_carry),
+            bonus=bonus,
             is_stopped=is_stopped,
         )
-        return state, Metrics(trajectory.episodes(), losses, weight)
+        return state, Metrics(trajectory.episodes(), losses | of_bonus, weight)
 
     def new_episodes(self, state: PPOState, env: Env, key: Key) -> PPOState:
         """The state at the start of new episodes: environment states, recurrent carries, discounted returns."""
@@ -352,9 +382,10 @@ class PPO(RolloutAgent):
     def value(self, state: PPOState | PPOPolicy, obs: Any) -> Float[Array, "..."]:
         """The critic's value of observations with any leading axes.
 
-        A recurrent critic treats each as the first observation of an episode.
+        A recurrent critic treats each as the first observation of an episode. Values of bonuses are left out.
         """
-        return self._nets.value(state.weights, normalized(state.obs_stats, obs))
+        value = self._nets.value(state.weights, normalized(state.obs_stats, obs))
+        return value if self.bonus == "none" else value[..., 0]
 
     def policy_state(self, state: PPOState) -> PPOPolicy:
         """Weights and observation statistics."""
@@ -378,10 +409,13 @@ class PPO(RolloutAgent):
         stats = state.return_stats.update(totals, axes=2, devices=self.rollout.devices)
         return jnp.clip(trajectory.reward / stats.std(), -10, 10), stats, total
 
-    def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array) -> tuple[Batch, Any]:
+    def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array, bonus: Array | None) -> tuple[Batch, Any]:
         action, policy = trajectory.policy_output
         obs = normalized(state.obs_stats, trajectory.obs)
         value, next_value, critic_carry = self._values(state, trajectory)
+        values, next_values = value, next_value
+        if bonus is not None:
+            value, next_value = value[..., 0], next_value[..., 0]
 
         def estimate(reward, value, next_value, terminated, done):
             return gae(reward, value, next_value, terminated, done, discount=self.discount, gae_lambda=self.gae_lambda)
@@ -399,9 +433,27 @@ class PPO(RolloutAgent):
             target=advantage + value,
             is_first=None if self.memory == "none" else trajectory.is_first,
         )
+        if bonus is not None:
+            batch = self._with_bonus(batch, bonus, values[..., 1], next_values[..., 1])
         return batch, critic_carry
 
-    def _values(self, state: PPOState, trajectory: Trajectory) -> tuple[Float[Array, "T E"], Float[Array, "T E"], Any]:
+    def _with_bonus(self, batch: Batch, bonus: Array, value: Array, next_value: Array) -> Batch:
+        # The samples with values and targets of bonuses [T, E] beside those of rewards, and both in the advantage.
+        def estimate(bonus: Array, value: Array, next_value: Array) -> Array:
+            never = jnp.zeros(bonus.shape, bool)  # an episode's end does not end the sum of bonuses
+            how: Any = {"discount": self.bonus_discount, "gae_lambda": self.gae_lambda}
+            return gae(bonus, value, next_value, never, never, **how)
+
+        advantage = jax.vmap(estimate, in_axes=1, out_axes=1)(bonus, value, next_value)
+        return batch.replace(
+            value=jnp.stack([batch.value, value], axis=-1),
+            advantage=batch.advantage + self.bonus_coef * advantage,
+            target=jnp.stack([batch.target, advantage + value], axis=-1),
+        )
+
+    def _values(
+        self, state: PPOState, trajectory: Trajectory
+    ) -> tuple[Float[Array, "T E ..."], Float[Array, "T E ..."], Any]:
         # (values of all observations, values of their successors, the critic's recurrent carry after the rollout).
         if self.memory != "none":
             return self._recurrent_values(state, trajectory)
@@ -412,13 +464,20 @@ class PPO(RolloutAgent):
             trajectory.last_obs,
             trajectory.final_obs,
         )
-        value = self.value(state, all_obs)
+        value = self._nets.value(state.weights, normalized(state.obs_stats, all_obs))
         steps = self.num_steps
-        return value[:steps], successor_value(trajectory, value[:steps], value[steps], value[steps + 1 :]), None
+        return value[:steps], self._next_value(trajectory, value[:steps], value[steps], value[steps + 1 :]), None
+
+    def _next_value(self, trajectory: Trajectory, value: Array, last: Array, final: Array) -> Array:
+        # The values of the successors of all steps. Those of bonuses go on in the next episode.
+        if self.bonus == "none":
+            return successor_value(trajectory, value, last, final)
+        of_reward = successor_value(trajectory, value[..., 0], last[..., 0], final[..., 0])
+        return jnp.stack([of_reward, jnp.concatenate([value[1:, :, 1], last[None, :, 1]])], axis=-1)
 
     def _recurrent_values(
         self, state: PPOState, trajectory: Trajectory
-    ) -> tuple[Float[Array, "T E"], Float[Array, "T E"], Any]:
+    ) -> tuple[Float[Array, "T E ..."], Float[Array, "T E ..."], Any]:
         # Unroll the recurrent critic after collection, in one pass: acting does not need it. The value of a final
         # observation uses the carry after the last step of its own episode.
         steps = self.num_steps
@@ -427,7 +486,7 @@ class PPO(RolloutAgent):
         value, carries = self._nets.values(state.weights, normalized(state.obs_stats, obs), is_first, state.carry)
         final_obs = normalized(state.obs_stats, trajectory.final_obs)
         final_value = self._nets.value(state.weights, final_obs, rows_of_truncated_steps(trajectory, carries))
-        next_value = successor_value(trajectory, value[:steps], value[steps], final_value)
+        next_value = self._next_value(trajectory, value[:steps], value[steps], final_value)
         critic_carry = None if self.shared else jax.tree.map(lambda x: x[steps - 1], carries)
         return value[:steps], next_value, critic_carry
 
@@ -481,7 +540,8 @@ class PPO(RolloutAgent):
             )
             return pack(gradient)[0], losses
 
-        if self.extra_loss is not None:  # it may be no mean over samples, which is what a kernel computes
+        # An extra loss may be no mean over samples, which is what a kernel computes.
+        if self.extra_loss is not None or self.bonus != "none":
             return of_xla
         return with_kernel(self.kernels, "gradient_kernels", of_kernel, of_xla)
 
@@ -509,7 +569,7 @@ class PPO(RolloutAgent):
         log_ratio = policy.log_prob(rows.action) - rows.log_prob
         ratio = probability_ratio(log_ratio)
         policy_loss = jnp.mean(self.surrogate(ratio, rows.advantage, self.clip))
-        value_loss = jnp.mean(self.value_loss(value, rows.value, rows.target, self.clip))
+        value_loss = self._value_loss(value, rows)
         entropy = jnp.mean(policy.entropy())
         loss = policy_loss + self.value_coef * value_loss - self.entropy_coef * entropy
         further = {} if self.extra_loss is None else {"extra_loss": self.extra_loss(policy, value, rows)}
@@ -524,11 +584,24 @@ class PPO(RolloutAgent):
             "clip_fraction": jnp.mean(jnp.abs(ratio - 1) > self.clip),
         }
 
+    def _value_loss(self, value: Array, rows: Batch) -> Float[Array, ""]:
+        if self.bonus == "none":
+            return jnp.mean(self.value_loss(value, rows.value, rows.target, self.clip))
+        # The sum of the losses of both heads, as in RND.
+        of_heads = jax.vmap(self.value_loss, in_axes=(-1, -1, -1, None))(value, rows.value, rows.target, self.clip)
+        return jnp.mean(jnp.sum(of_heads, axis=0))
+
     # Networks, optimizer, actions and checks.
 
     @property
     def _nets(self) -> ActorCritic:
-        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory_of(self))
+        values_each = 1 if self.bonus == "none" else 2
+        memory = memory_of(self)
+        return ActorCritic(self.network, self.observation_space, self.action_space, self.shared, memory, values_each)
+
+    @property
+    def _bonus(self) -> CountBonus | RNDBonus | None:
+        return bonus_of(self)
 
     @property
     def _optimizer(self) -> Optimizer:
@@ -561,7 +634,8 @@ class PPO(RolloutAgent):
         weights = self._nets.init(key, jax.tree.map(lambda x: x[0] if self.memory == "none" else x[0, :1], obs))
         policy, value = self._nets.policy_and_value(weights, obs, is_first, self._nets.initial_carry((7,)))
         action = policy.sample(sample_noise(self.action_space, key, axes))
-        return policy, value, Batch(obs, None, action, policy.log_prob(action), value, column, column, is_first)
+        target = jnp.zeros_like(value)
+        return policy, value, Batch(obs, None, action, policy.log_prob(action), value, column, target, is_first)
 
     def _check_sizes(self) -> None:
         check_counts(self, "num_envs", "num_steps", "num_epochs", "num_minibatches", "hidden")
@@ -575,10 +649,17 @@ class PPO(RolloutAgent):
             )
 
 
+def _reached(trajectory: Trajectory) -> Any:
+    """The observations [T, E] after all steps; where an episode ended, the first one of the next episode."""
+    return jax.tree.map(lambda x, last: jnp.concatenate([x[1:], last[None]]), trajectory.obs, trajectory.last_obs)
+
+
 def _check_kernels(agent: PPO, env: Env) -> None:
     """Raise ValueError if a bound agent has `kernels="on"` and they do not apply; the message has the condition."""
     if agent.kernels != "on":
         return
+    if agent.bonus != "none":
+        raise ValueError(f"kernels='on', but a kernel has no values of bonus={agent.bonus!r}: leave kernels out.")
     form = current()
     if form.platform != "gpu" and not form.interpreted_kernels:
         raise ValueError(

@@ -33,6 +33,8 @@ NO_CARRY = Carry()
 class ActorCritic(NamedTuple):
     """Torsos, optional recurrent cells after them, a policy head with small initial weights, and a value head.
 
+    With several `values_each` a state has so many values, on a last axis: of rewards that are valued apart.
+
     Without a recurrent cell (`memory=None`) every carry is None. With one, `both` and `values` take observations
     [T, E, ...], and `is_first` [T, E] says which of them begin an episode.
     """
@@ -42,6 +44,7 @@ class ActorCritic(NamedTuple):
     action_space: Space
     shared: bool = False
     memory: Memory | None = None
+    values_each: int = 1
 
     def init(self, key: Key, obs: Any) -> Weights:
         """Initial weights, from an example observation with any leading axes. `key` is consumed."""
@@ -55,7 +58,7 @@ class ActorCritic(NamedTuple):
             memory, hidden, width = self.memory, jnp.zeros((width,), jnp.float32), self.memory.size
             weights["memory"] = self._for_each(lambda k: memory.init(k, hidden), k_memory)
         weights["policy"] = init_dense(k_policy, width, head_size(self.action_space), scale=0.01)
-        weights["value"] = init_dense(k_value, width, 1, scale=1.0)
+        weights["value"] = init_dense(k_value, width, self.values_each, scale=1.0)
         if isinstance(self.action_space, Box):
             weights["log_std"] = jnp.zeros(self.action_space.shape, jnp.float32)
         return weights
@@ -104,7 +107,7 @@ class ActorCritic(NamedTuple):
 
     def values(
         self, weights: Weights, obs: Any, is_first: Bool[Array, "T E"], carry: Carry
-    ) -> tuple[Float[Array, "T E"], Any]:
+    ) -> tuple[Float[Array, "T E ..."], Any]:
         """(state values [T, E], recurrent carries after each step [T, E] of the network that computes them)."""
         start = carry.actor if self.shared else carry.critic
         hidden, carries = self._unroll(weights, self._value_network, obs, is_first, start)
@@ -137,4 +140,5 @@ class ActorCritic(NamedTuple):
         return distribution(self.action_space, head, weights.get("log_std"))
 
     def _value_head(self, weights: Weights, hidden: Array) -> Array:
-        return apply_dense(weights["value"], hidden)[..., 0]
+        values = apply_dense(weights["value"], hidden)
+        return values[..., 0] if self.values_each == 1 else values

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Shaped
 
 from shoal.core.keys import Key
 
@@ -18,6 +18,11 @@ DATA = "data"
 def mean_over(tree: Any, devices: int) -> Any:
     """The mean over devices of every leaf. All devices have equally many samples, so means of samples stay means."""
     return jax.lax.pmean(tree, DATA) if devices > 1 else tree
+
+
+def gathered(x: Shaped[Array, "n *axes"], devices: int) -> Shaped[Array, "all *axes"]:
+    """The rows of all devices, those of the first device first. `device_share` takes those of this device again."""
+    return jax.lax.all_gather(x, DATA, tiled=True) if devices > 1 else x
 
 
 def device_share(tree: Any, devices: int, axis: int) -> Any:
