@@ -38,6 +38,7 @@ from .core.wrappers import ClipReward as ClipReward
 from .core.wrappers import FlattenObservation as FlattenObservation
 from .core.wrappers import FrameStack as FrameStack
 from .core.wrappers import HideObservation as HideObservation
+from .core.wrappers import ObserveGoal as ObserveGoal
 from .core.wrappers import Puppet as Puppet
 from .core.wrappers import Randomize as Randomize
 from .core.wrappers import RescaleAction as RescaleAction

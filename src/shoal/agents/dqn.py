@@ -298,7 +298,7 @@ class DQN(ReplayAgent):
             obs_stats=updated(state.obs_stats, trajectory.obs),
             carry=carry,
         )
-        state, losses, due = self._train(state, clock, key)
+        state, losses, due = self._train(state, clock, key, trajectory.env)
         state = state.replace(target=self._updated_target(state), age=state.age + 1)
         return state, Metrics(trajectory.episodes(), losses, due.astype(jnp.float32))
 
@@ -340,7 +340,7 @@ class DQN(ReplayAgent):
     # The parts of an update, in order.
 
     def _train(
-        self, state: DQNState, clock: Int[Array, ""], key: Key
+        self, state: DQNState, clock: Int[Array, ""], key: Key, env: Env | None
     ) -> tuple[DQNState, dict[str, Array], Int[Array, ""]]:
         packed, unpack = pack(state.weights)
         gradient_of_loss = jax.grad(lambda packed, *rest: self._loss(unpack(packed), *rest), has_aux=True)
@@ -368,6 +368,7 @@ class DQN(ReplayAgent):
             key,
             state.obs_stats,
             state.priorities,
+            env,
         )
         state = state.replace(weights=unpack(packed), optimizer=optimizer, is_stopped=is_stopped, priorities=priorities)
         return state, losses, due

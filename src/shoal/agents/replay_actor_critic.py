@@ -148,7 +148,7 @@ class ReplayActorCritic(ReplayAgent):
         learner = state.learner.replace(is_stopped=state.is_stopped)
         priorities = self.add_priorities(state.priorities, replay, state.age)
         learner, losses, due, priorities = self.train_on_replay(
-            self.learn, learner, replay, state.age, clock, key, stats, priorities
+            self.learn, learner, replay, state.age, clock, key, stats, priorities, trajectory.env
         )
         state = state.replace(
             age=state.age + 1,

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from shoal.agents.hindsight import check_hindsight, relabelled
 from shoal.agents.normalization import normalization_field, normalized
 from shoal.agents.rollout_agent import RolloutAgent
 from shoal.core.agent import check_counts, refuse_ignored
 from shoal.core.env import Env
 from shoal.core.keys import Key
 from shoal.core.schedules import steps_taken
-from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, static, struct
+from shoal.core.struct import Number, Struct, fill_caps, filled_by_bind, hyper, part, static, struct
 from shoal.ops.priorities import Priorities, Window, error_of_sequences
 from shoal.ops.replay import Replay, Steps, Transitions, rows_for
 from shoal.ops.running import RunningStats
@@ -58,6 +59,9 @@ class ReplayAgent(RolloutAgent):
     in proportion to a power of their last error, and weighted in the loss by a power of 1 / probability (Schaul et al.
     2016).
 
+    With `hindsight`, which needs an environment with goals, the goal of a sample is replaced with probability
+    `hindsight_share`: see `agents/hindsight.py`.
+
     The replay buffer holds observations as the environment gives them. With `normalize_observation`, an update first
     adds the observations of its rollout to the statistics, then normalizes each sampled batch with them.
     """
@@ -76,6 +80,7 @@ class ReplayAgent(RolloutAgent):
     adam_eps: Number = hyper(1e-8, valid=(1e-12, 1))
     priority_exponent: Number = hyper(0.6, search=(0.3, 1.0), valid=(0, 1), help="0: uniform sampling")
     importance_exponent: Number = hyper(0.4, valid=(0, 1), help="exponent of importance weights")
+    hindsight_share: Number = hyper(0.8, valid=(0, 1), help="share of the samples whose goal hindsight replaces")
 
     num_envs: int = static(1)
     num_steps: int = static(4, help="steps of each environment in one update")
@@ -83,6 +88,8 @@ class ReplayAgent(RolloutAgent):
     max_buffer_size: int = static(0, help="0: the largest buffer_size of the run")
     n_step: int = static(1, choices=(1, 2, 3, 5, 10))
     prioritized: bool = static(False, choices=(False, True), help="Schaul et al. 2016")
+    hindsight: bool = static(False, choices=(False, True), help="learn from goals that were reached (HER)")
+    goal_reward: Any = part(None, help="of hindsight: a function (achieved_goal, desired_goal) -> reward")
     normalize_observation: bool = normalization_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
@@ -100,6 +107,7 @@ class ReplayAgent(RolloutAgent):
         check_counts(self, "n_step")
         if not self.prioritized:
             refuse_ignored(self, "without prioritized=True", "priority_exponent", "importance_exponent")
+        check_hindsight(self, env)
         _check_buffer(self)
         (full,) = fill_caps([self])
         return full.replace(
@@ -149,6 +157,7 @@ class ReplayAgent(RolloutAgent):
             size=self.max_buffer_size,
             final_rows=self.final_rows,
             carry=carry,
+            has_time=self.hindsight,
         )
 
     def first_priorities(self, replay: Replay) -> Priorities | None:
@@ -198,11 +207,12 @@ class ReplayAgent(RolloutAgent):
         key: Key,
         stats: RunningStats | None = None,
         priorities: Priorities | None = None,
+        env: Env | None = None,
     ) -> tuple[Learner, Losses, Int[Array, ""], Priorities | None]:
         """Make the gradient steps that are due: (learner after them, their mean losses, their number, priorities).
 
-        Batches are sampled uniformly, or by `priorities`; their observations are normalized with `stats`. `key` is
-        consumed.
+        Batches are sampled uniformly, or by `priorities`; their observations are normalized with `stats`. `env` is the
+        environment that gave the steps, whose goals and rewards `hindsight` needs. `key` is consumed.
         """
         newest, usable = replay.newest(clock), replay.usable(age, self.incomplete, self.buffer_size)
 
@@ -210,7 +220,11 @@ class ReplayAgent(RolloutAgent):
             k_index, k_learn = jax.random.split(jax.random.fold_in(key, i))
             index, weight = self._sample_indices(replay, priorities, age, k_index, newest, usable)
             in_replay = index if priorities is None else _turned(replay, index, newest, age)
-            batch = normalized_batch(stats, self._take(replay, in_replay))
+            batch = self._take(replay, in_replay)
+            if self.hindsight:
+                k_learn, k_goals = jax.random.split(k_learn)
+                batch = relabelled(self, env, replay, batch, in_replay, newest, k_goals)
+            batch = normalized_batch(stats, batch)
             learner, losses, error = gradient_step(learner, batch, self._weight_of_steps(weight), k_learn)
             if priorities is not None:
                 error = self._error_of_samples(error)
@@ -272,6 +286,7 @@ def steps_of(trajectory: Trajectory, carry: Any = None) -> Steps:
         final_observed=Observed(trajectory.final_obs, trajectory.final_mask),
         final_slot=trajectory.final_slot,
         carry=carry,
+        time=trajectory.episode_length,
     )
 
 

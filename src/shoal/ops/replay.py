@@ -37,6 +37,7 @@ class Steps(Struct):
     final_observed: Any  # [F, E], the final observations of truncated episodes, in order; F is 0 without a time limit
     final_slot: Int[Array, "T E"]  # for a truncated step: its row in `final_observed`
     carry: Any = None  # [E], of the acting network before the first step; None without a memory
+    time: Any = None  # [T, E], the steps of the episode, this one included; None where no sample needs later steps
 
 
 @struct
@@ -77,16 +78,27 @@ class Replay(Buffer):
     final_slot: Int[Array, "R E"] | None  # for a truncated step: its row in `final_observed`; None without a time limit
     next_final: Int[Array, "E"]  # the row of `final_observed` that is written next
     carry: Any  # [R / T, E], of the acting network before every rollout; None without a memory
+    time: Int[Array, "R E"] | None  # as in `Steps`; what `later` needs
     rows_at_once: int = static()  # T, the rows of one rollout
 
     @classmethod
     def empty(
-        cls, observed: Any, action: Any, *, num_envs: int, num_steps: int, size: int, final_rows: int, carry: Any = None
+        cls,
+        observed: Any,
+        action: Any,
+        *,
+        num_envs: int,
+        num_steps: int,
+        size: int,
+        final_rows: int,
+        carry: Any = None,
+        has_time: bool = False,
     ) -> "Replay":
         """A buffer for `size` steps, rounded up to whole rollouts of `num_steps` rows.
 
         `observed`, `action` and `carry` of one environment give shapes and dtypes. `final_rows` is K, the largest
-        number of truncations of one environment within R rows (`rollout.final_slots`).
+        number of truncations of one environment within R rows (`rollout.final_slots`). With `has_time` the buffer
+        stores the time of every step in its episode.
         """
         rows = rows_for(size, num_envs, num_steps)
 
@@ -104,6 +116,7 @@ class Replay(Buffer):
             final_slot=jnp.zeros((rows, num_envs), jnp.int32) if final_rows else None,
             next_final=jnp.zeros(num_envs, jnp.int32),
             carry=ring(rows // num_steps, carry),
+            time=jnp.zeros((rows, num_envs), jnp.int32) if has_time else None,
             rows_at_once=num_steps,
         )
 
@@ -149,6 +162,7 @@ class Replay(Buffer):
             final_slot=None if self.final_slot is None else write(self.final_slot, steps.final_slot),
             next_final=next_final,
             carry=jax.tree.map(lambda ring, new: write(ring, new[None], rollout), self.carry, steps.carry),
+            time=None if self.time is None else write(self.time, steps.time),
         )
 
     def newest(self, clock: Int[Array, ""]) -> Int[Array, ""]:
@@ -202,6 +216,38 @@ class Replay(Buffer):
             last=(last // self.num_envs - jnp.tile(first, length)) % self.rows,
         )
         return samples.replace(history=history)
+
+    def later(self, key: Key, index: Int[Array, "B"], newest: Int[Array, ""]) -> tuple[Any, Bool[Array, "B"]]:
+        """What was observed after a random step of the same episode, uniform from the step at each index on.
+
+        Returns (what was observed [B], whether there is such a step [B]). Steps that are not stored yet do not count,
+        nor does the final observation of an episode that terminated, which no rollout keeps. `key` is consumed.
+        """
+        row, env = index // self.num_envs, index % self.num_envs
+        last = self._last_of_episode(row, env, newest)
+        ends_known = _at(self.truncated, self._moved(row, last, env)) & ~_at(
+            self.terminated, self._moved(row, last, env)
+        )
+        count = last + ends_known.astype(jnp.int32)
+        ahead = jax.random.randint(key, index.shape, 0, jnp.maximum(count, 1), jnp.int32)
+        chosen = self._moved(row, ahead, env)
+        return self._successor(self._moved(row, ahead + 1, env), chosen, env), count > 0
+
+    def _last_of_episode(self, row: Int[Array, "B"], env: Int[Array, "B"], newest: Int[Array, ""]) -> Int[Array, "B"]:
+        # How many rows after each row the last stored step of its episode is: a binary search. Until then the time
+        # increases with every row, and from the next episode on it is smaller than that.
+        assert self.time is not None
+        stored, start = (newest - row) % self.rows, _at(self.time, row * self.num_envs + env)
+        ahead = jnp.zeros_like(row)
+        for step in reversed([2**i for i in range(self.rows.bit_length())]):
+            further = ahead + step
+            is_within = (further <= stored) & (_at(self.time, self._moved(row, further, env)) == start + further)
+            ahead = jnp.where(is_within, further, ahead)
+        return ahead
+
+    def _moved(self, row: Int[Array, "B"], ahead: Int[Array, "B"], env: Int[Array, "B"]) -> Int[Array, "B"]:
+        # The indices of the rows that are so many rows ahead.
+        return (row + ahead) % self.rows * self.num_envs + env
 
     def _join_steps(self, index: Int[Array, "B"], discount: Number, n_step: int) -> tuple[Transitions, Int[Array, "B"]]:
         # (the samples of the rows at these indices, the index of the last step that each of them joins)

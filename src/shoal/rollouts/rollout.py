@@ -60,6 +60,7 @@ class Trajectory(Struct):
     final_slot: Int[Array, "T E"]  # for a truncated step: its row in `final_obs`
     num_first_states: int = static()  # first states that were sampled for each environment
     devices: int = static(1)  # over which the environments are split: see `Rollout`
+    env: Any = None  # the environment that was stepped; None where it is not part of the compiled program
 
     @property
     def done(self) -> Bool[Array, "T E"]:
@@ -286,6 +287,7 @@ class Rollout(Struct):
             last_mask=jax.vmap(env.action_mask)(env_states.state),
             final_obs=jax.vmap(jax.vmap(env.observe))(final_states),
             final_mask=jax.vmap(jax.vmap(env.action_mask))(final_states),
+            env=env,
             num_first_states=self.num_first_states,
             devices=self.devices,
         )

@@ -4,6 +4,7 @@ from shoal.core.wrappers.cheap_talk import CheapTalk as CheapTalk
 from shoal.core.wrappers.flatten_observation import FlattenObservation as FlattenObservation
 from shoal.core.wrappers.frame_stack import FrameStack as FrameStack
 from shoal.core.wrappers.hide_observation import HideObservation as HideObservation
+from shoal.core.wrappers.observe_goal import ObserveGoal as ObserveGoal
 from shoal.core.wrappers.puppet import Puppet as Puppet
 from shoal.core.wrappers.randomize import Randomize as Randomize
 from shoal.core.wrappers.rescale_action import RescaleAction as RescaleAction

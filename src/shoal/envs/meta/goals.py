@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt8
 
-from shoal.core.env import Key
+from shoal.core.env import Key, Observation
 from shoal.core.registry import env
-from shoal.core.spaces import Box, Dict
+from shoal.core.spaces import Box, Dict, Space
 from shoal.core.struct import struct
 from shoal.core.wrappers.base import StatefulWrapper, WrapperState
 from shoal.envs.bounds import highest
@@ -64,12 +64,35 @@ class Goal(StatefulWrapper):
     def transition(self, state: GoalState, action: Any, noise: Any) -> tuple[GoalState, Any, Any, Any]:
         """Step the inner environment; the reward is exp(-d^2), where d is the distance of position and goal."""
         inner, _, terminated, info = self.inner_transition(state, action, noise)
-        square = jnp.sum((self.position(inner) - state.goal) ** 2)
-        return state.replace(time=inner.time, inner=inner), jnp.exp(-square).astype(jnp.float32), terminated, info
+        reward = self.goal_reward(self.position(inner), state.goal)
+        return state.replace(time=inner.time, inner=inner), reward, terminated, info
 
     def observe(self, state: GoalState) -> dict[str, Array]:
         """Return the inner observation and the goal."""
         return {"observation": self.env.observe(state.inner), "goal": state.goal}
+
+    # What `ObserveGoal` needs.
+
+    @property
+    def goalless_space(self) -> Space:
+        """The observation space of the inner environment."""
+        return self.env.observation_space
+
+    def observe_goalless(self, state: GoalState) -> Observation:
+        """Return the inner observation."""
+        return self.env.observe(state.inner)
+
+    def achieved_goal(self, state: GoalState) -> Float[Array, "G"]:
+        """Return the position."""
+        return self.position(state.inner)
+
+    def desired_goal(self, state: GoalState) -> Float[Array, "G"]:
+        """Return the goal of the episode."""
+        return state.goal
+
+    def goal_reward(self, achieved: Float[Array, "G"], desired: Float[Array, "G"]) -> Float[Array, ""]:
+        """Return exp(-d^2), where d is the distance of the goals."""
+        return jnp.exp(-jnp.sum((achieved - desired) ** 2)).astype(jnp.float32)
 
 
 @env("CartPoleGoal-v0")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, UInt8
+from jaxtyping import Array, Bool, Float, UInt8
 
 from shoal.canvas import Canvas
 from shoal.core.env import Env, Key, State, Transition
@@ -128,9 +128,7 @@ class PointRobot(Env):
         """Move, compute the reward and, with `respawn`, move a point that has reached the goal to a new start."""
         action = jnp.clip(action, -self.max_force, self.max_force).astype(state.position.dtype)
         position = state.position + action
-        distance = jnp.sqrt(jnp.sum((position - state.goal) ** 2))
-        reached = distance <= self.goal_radius
-        reward = (-distance if self.dense_reward else reached).astype(jnp.float32)
+        reward, reached = self._reward(position, state.goal)
         if noise is not None:
             position = jnp.where(reached, self._start(noise), position)
         return state.replace(position=position, action=action, reward=reward), reward, jnp.bool_(False), {}
@@ -140,6 +138,36 @@ class PointRobot(Env):
         time = 2 * elapsed(state.time, self.max_steps) - 1
         last = jnp.concatenate([state.reward[None], state.action.astype(jnp.float32), time[None]])
         return jnp.concatenate([state.position.astype(jnp.float32), last])
+
+    # What `ObserveGoal` needs.
+
+    @property
+    def goal_space(self) -> Box:
+        """Positions."""
+        return Box(-math.inf, math.inf, (2,))
+
+    @property
+    def goalless_space(self) -> Box:
+        """Position (unbounded), last action, time."""
+        force = self.max_force
+        return Box((-math.inf, -math.inf, -force, -force, -1.0), (math.inf, math.inf, force, force, 1.0), (5,))
+
+    def observe_goalless(self, state: PointRobotState) -> Float[Array, "5"]:
+        """Position, last action, time: the observation without the last reward, which depends on the goal."""
+        obs = self.observe(state)
+        return jnp.concatenate([obs[:2], obs[3:]])
+
+    def achieved_goal(self, state: PointRobotState) -> Float[Array, "2"]:
+        """The position."""
+        return state.position.astype(jnp.float32)
+
+    def desired_goal(self, state: PointRobotState) -> Float[Array, "2"]:
+        """The goal."""
+        return state.goal.astype(jnp.float32)
+
+    def goal_reward(self, achieved: Float[Array, "2"], desired: Float[Array, "2"]) -> Float[Array, ""]:
+        """The reward of a move to the position `achieved`, where the goal is `desired`."""
+        return self._reward(achieved, desired)[0]
 
     def render(self, state: PointRobotState) -> UInt8[np.ndarray, "340 480 3"]:
         """The half circle, the goal, the point, and its last move."""
@@ -152,6 +180,12 @@ class PointRobot(Env):
         canvas.line([tuple(point - np.asarray(state.action, float)), tuple(point)], WALL_COLOR, 0.02 * radius)
         canvas.circle(tuple(point), 0.05 * radius, AGENT_COLOR)
         return canvas.pixels()
+
+    def _reward(self, position: Float[Array, "2"], goal: Float[Array, "2"]) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+        """(the reward of a move to a position, whether it reached the goal)."""
+        distance = jnp.sqrt(jnp.sum((position - goal) ** 2))
+        reached = distance <= self.goal_radius
+        return (-distance if self.dense_reward else reached).astype(jnp.float32), reached
 
     def _start(self, uniform: Float[Array, "2"]) -> Float[Array, "2"]:
         """A start of the point, [2], computed from two uniform numbers."""
