@@ -1,6 +1,8 @@
 """Observation normalization of every agent with a network: learning does not depend on the scale of observations."""
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +10,13 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Float
 
+from shoal.agents.normalization import normalized
 from shoal.core.env import Env, State
 from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS
-from shoal.core.spaces import Box, Discrete
+from shoal.core.spaces import Box, Dict, Discrete
 from shoal.core.struct import Number, static, static_fields, struct, to_arrays
+from shoal.core.wrappers import TransformObservation
 from shoal.ops.running import RunningStats
 from shoal.rollouts.demonstrations import Demonstrations
 from shoal.training import checkpoint
@@ -208,6 +212,33 @@ def test_policies_without_statistics_have_the_same_leaves_as_before(name):
     table = checkpoint.leaf_table(jax.eval_shape(lambda: agent.policy_state(agent.init(make_key(0), env))))
     before = {"sac": "actor critics log_alpha", "td3": "actor critics", "bc": "weights"}.get(name, "age weights")
     assert {leaf.split("/")[0] for leaf in table} == set(before.split())
+
+
+@struct
+class Parts(TransformObservation):
+    """`Drift` with a choice beside its numbers, which are in a Dict."""
+
+    function: Callable = static(lambda obs: {"choice": (obs[0] > 0).astype(jnp.int32), "numbers": obs})
+    space: Any = static(Dict({"choice": Discrete(2), "numbers": Box(-np.inf, np.inf, (2,))}))
+
+
+@pytest.mark.parametrize("name", [param for param in cases() if param.values[0] != "bc"])
+def test_the_numbers_of_a_dict_are_normalized_and_its_choices_are_not(name):
+    fields, is_box = CASES[name]
+    env = Parts(Drift(1000.0, 500.0, is_box=is_box))
+    agent = to_arrays(AGENTS[name].build(normalize_observation=True, **fields).bind(env))
+    env = to_arrays(env)
+    state = agent.init(make_key(0), env)
+    state, metrics = jax.jit(type(agent).update)(agent, state, env, jnp.int32(0))
+    stats = state.obs_stats
+    assert stats.mean["choice"] is None and np.all(np.abs(stats.mean["numbers"] - 500) < 1000)
+    assert np.all(np.abs(stats.std()["numbers"]) > 300)
+    seen = normalized(stats, {"choice": jnp.int32(1), "numbers": stats.mean["numbers"] + stats.std()["numbers"]})
+    assert seen["choice"] == 1 and seen["choice"].dtype == jnp.int32
+    np.testing.assert_allclose(seen["numbers"], 1, rtol=1e-4)
+    obs, _ = env.reset(make_key(1))
+    action, _ = agent.act(state, obs, agent.initial_carry(), make_key(2), True)
+    assert np.isfinite(np.asarray(action)).all() and all(np.isfinite(float(x)) for x in metrics.losses.values())
 
 
 def test_every_agent_with_a_network_declares_normalize_observation_alike():

@@ -103,3 +103,16 @@ def test_samples_are_counted_beyond_the_integers_of_float32():
     one = RunningStats(jnp.float32(1), jnp.float32(0), jnp.float32(0))
     stats = jax.jit(lambda stats: jax.lax.fori_loop(0, 1_000, lambda i, s: s.merge(one), stats))(stats)
     np.testing.assert_allclose(stats.count, 2**25 + 1_000, atol=4)
+
+
+def test_parts_without_statistics_stay_as_they_are():
+    data = np.random.default_rng(3).normal(4, 3, (50, 2)).astype(np.float32)
+    running = RunningStats.zero({"choice": None, "speed": jnp.zeros(2)})
+    choices = jnp.arange(50, dtype=jnp.int32)
+    for part in (slice(0, 20), slice(20, 50)):
+        running = running.update({"choice": choices[part], "speed": jnp.asarray(data[part])})
+    assert running.count == 50 and running.mean["choice"] is None and running.std()["choice"] is None
+    found = running.normalize({"choice": choices, "speed": jnp.asarray(data)})
+    np.testing.assert_array_equal(found["choice"], choices)
+    assert found["choice"].dtype == jnp.int32
+    np.testing.assert_allclose(found["speed"], (data - data.mean(0)) / data.std(0), rtol=1e-3, atol=1e-5)

@@ -403,7 +403,8 @@ def _after_step(
     )
     if stats is None:
         return played
-    shift = jax.tree.map(lambda x, mean: jnp.where(_column(is_running, x), x - mean[None], 0), obs, stats.mean)
+    seen = stats.covered(obs)
+    shift = jax.tree.map(lambda x, mean: jnp.where(_column(is_running, x), x - mean[None], 0), seen, stats.mean)
     return played.replace(
         shift_sum=jax.tree.map(jnp.add, played.shift_sum, shift),
         shift_square_sum=jax.tree.map(lambda total, x: total + x**2, played.shift_square_sum, shift),

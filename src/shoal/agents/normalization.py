@@ -2,14 +2,16 @@
 
 An agent declares `normalize_observation: bool = normalization_field()`. Its state and its policy hold the statistics as
 `obs_stats`, which `first_stats` creates; its networks get `normalized(obs_stats, obs)` wherever they read observations.
-The statistics are those of all observations that a member has collected. They do not change during a rollout.
-`nn.torso_choice.chosen_torso` raises ValueError for observations that are not arrays of numbers.
+The statistics are those of all observations that a member has collected. They do not change during a rollout. Of a Dict
+or Tuple, the parts that are arrays of numbers are normalized, and the others (choices, instructions, images of
+categories) stay as they are. `nn.torso_choice.chosen_torso` raises ValueError for observations without any such array.
 """
 
 from typing import Any, Protocol, runtime_checkable
 
-from shoal.core.spaces import Space, zeros
+from shoal.core.spaces import Space, over_leaves, zeros
 from shoal.core.struct import static
+from shoal.nn.torso_choice import is_normalizable
 from shoal.ops.running import RunningStats
 
 
@@ -35,7 +37,10 @@ def normalization_field() -> Any:
 
 def first_stats(agent: Normalizing) -> RunningStats | None:
     """Statistics of no data, with the shapes of one observation; None for an agent that does not normalize."""
-    return RunningStats.zero(zeros(agent.observation_space)) if agent.normalize_observation else None
+    if not agent.normalize_observation:
+        return None
+    space = agent.observation_space
+    return RunningStats.zero(over_leaves(lambda leaf, x: x if is_normalizable(leaf) else None, space, zeros(space)))
 
 
 def updated(stats: RunningStats | None, obs: Any, axes: int = 2, devices: int = 1) -> RunningStats | None:

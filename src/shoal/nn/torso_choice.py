@@ -13,7 +13,7 @@ from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import has_text
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.simba import Simba
-from shoal.nn.tiles import TileNet, has_tiles
+from shoal.nn.tiles import TileNet, has_tiles, is_tiles
 from shoal.nn.torsos import MLP, NatureCNN
 
 TORSOS = ("auto", "mlp", *PICTURES, "tiles", "bow", "film", "simba")
@@ -150,9 +150,14 @@ def picture_sizes(space: Space) -> list[int]:
     return [size for part in leaf_spaces(space) if is_picture(part) for size in part.shape[:2]]
 
 
+def is_normalizable(leaf: Any) -> bool:
+    """Whether a part of an observation is an array of numbers, which normalization may scale."""
+    return isinstance(leaf, Box) and not is_tiles(leaf)
+
+
 def _check_numbers(space: Space) -> None:
-    """Raise ValueError for observations that cannot be normalized: all parts must be arrays of numbers."""
-    if not all(isinstance(part, Box) for part in leaf_spaces(space)) or has_tiles(space):
+    """Raise ValueError for observations that cannot be normalized: some part must be an array of numbers."""
+    if not any(map(is_normalizable, leaf_spaces(space))):
         what = "images of categories" if has_tiles(space) else str(space)
         raise ValueError(f"normalize_observation=True needs observations that are arrays of numbers, not {what}.")
 

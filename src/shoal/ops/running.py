@@ -18,6 +18,7 @@ class RunningStats(Struct):
     """Count, mean and sum of squared deviations, elementwise over a pytree. Without data: mean 0, `std()` 1.
 
     `rounding` is that of the three (`ops.sums`), which are sums over a whole run; None for the data of one update.
+    Where `mean` has None in the place of an array, that part of the data has no statistics and is not normalized.
     """
 
     count: Float[Array, ""] | float  # a float where a run's file gave it
@@ -27,7 +28,7 @@ class RunningStats(Struct):
 
     @classmethod
     def zero(cls, example: Any) -> "RunningStats":
-        """Statistics of no data; `example` gives the shapes."""
+        """Statistics of no data; `example` gives the shapes, and has None for a part without statistics."""
         zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), example)
         return cls(jnp.float32(0), zeros, zeros, (jnp.float32(0), zeros, zeros))
 
@@ -37,7 +38,7 @@ class RunningStats(Struct):
         Sums are taken over differences from the first sample of the batch. For a constant input these are exactly 0;
         otherwise rounding errors of the mean could be as large as the standard deviation that `normalize` divides by.
         """
-        sample_axes = tuple(range(axes))
+        sample_axes, batch = tuple(range(axes)), self.covered(batch)
         leaf = jax.tree.leaves(batch)[0]
         n = jnp.float32(0) + jnp.asarray(leaf.size / max(1, leaf[(0,) * axes].size), jnp.float32)
         batch = jax.tree.map(lambda x: x.astype(jnp.float32), batch)
@@ -48,6 +49,10 @@ class RunningStats(Struct):
             lambda x, m: jnp.sum((x - jnp.expand_dims(m, sample_axes)) ** 2, axis=sample_axes), batch, shift
         )
         return self.merge(RunningStats(n, jax.tree.map(jnp.add, first, shift), deviation).of_all(devices))
+
+    def covered(self, x: Any) -> Any:
+        """The data with None in the place of the parts that have no statistics."""
+        return jax.tree.map(lambda x, mean: None if mean is None else x, x, self.mean)
 
     def of_all(self, devices: int) -> "RunningStats":
         """The statistics of the data of all devices, each of which has as many samples as this one."""
@@ -83,6 +88,8 @@ class RunningStats(Struct):
         """(x - mean) / std, clipped to [-clip, clip]. `x` may have leading axes."""
 
         def scale(x, mean, std):
+            if mean is None:
+                return x
             lead = (1,) * (x.ndim - mean.ndim)
             centered = x.astype(jnp.float32) - mean.reshape(lead + mean.shape)
             return jnp.clip(centered / std.reshape(lead + std.shape), -clip, clip)
