@@ -189,6 +189,15 @@ def arrays_of(run):
         return dict(file)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", [COUNT, RND], ids=["count", "rnd"])
+def test_a_population_based_run_copies_what_a_member_has_seen(fields):
+    selector = shoal.PBT(vary=("bonus_coef", "learning_rate"), every=1, quantile=0.25)
+    options = {"steps": 64 * 24, "records": 12, "evaluations": 12, "eval_episodes": 4}
+    run = shoal.train(PPO(**fields), "Probe-Chain-v0", selector=selector, seeds=4, **options, **SILENT)
+    assert (np.asarray(run.curves["parent"]) >= 0).any() and np.isfinite(run.curves["bonus"]).all()
+
+
 def test_the_value_losses_of_both_heads_are_added():
     agent, env = bound(**COUNT, value_loss="squared")
     state = agent.init(make_key(0), env)
