@@ -6,7 +6,6 @@ SHELL := /bin/sh
 VENV ?= .venv
 export VENV
 BIN = $(VENV)/bin
-DEMO = runs/demo
 
 # Small tests gain nothing from many threads, and lose much to waiting for each other.
 THREADS = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 NPROC=2
@@ -29,12 +28,8 @@ setup-dev:  ## also install what the tests and `make lint` need
 	@./setup dev
 
 demo: setup  ## train 16 agents on CartPole and make pictures, in about a minute on two free cores
-	@rm -rf $(DEMO)
-	$(BIN)/shoal train ppo CartPole-v1 --steps 500_000 --seeds 16 --name demo
-	@echo
-	@echo "Learning curves: $(DEMO)/figures/"
-	@echo "The best, the median and the worst agent at work: $(DEMO)/videos/"
-	@echo "Next: $(BIN)/shoal eval $(DEMO) --env.gravity 5,10,15"
+	@$(BIN)/shoal demo
+	@echo "Before these commands: . $(BIN)/activate"
 
 test: setup-dev  ## run the tests, except those marked slow or long
 	@$(QUICK) $(THREADS) $(BYTECODE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not long" $(UNCHECKED)

@@ -38,7 +38,7 @@ FIELDS = (
     "env. env x"
 )
 QUICK = sorted(
-    {*COMMANDS} - {"bench", "suites", "check", "doctor", "completion", "envs", "ui", "verify"}
+    {*COMMANDS} - {"bench", "suites", "check", "demo", "doctor", "completion", "envs", "ui", "verify"}
 )  # without commands that always take long
 
 numbers = st.sampled_from([*NUMBERS.split(), *LONG_NUMBERS])

@@ -39,6 +39,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "demo": Command("shoal.cli.demo", "demo", "a first look: train 16 agents on CartPole, in about a minute"),
     "train": Command("shoal.cli.train", "train", "train a population of agents into a run folder"),
     "describe": Command("shoal.cli.train", "describe", "sizes, memory and network of what train would do"),
     "evolve": Command("shoal.cli.evolve", "evolve", "evolve hyperparameters and learned losses over training runs"),
@@ -78,6 +79,7 @@ NO_THREAD = "can't start new thread"  # in the words of Python
 def main(words: list[str] | None = None) -> int:
     """Train many reinforcement-learning agents at once, in one compiled program.
 
+      shoal demo
       shoal train ppo CartPole-v1
       shoal train ppo CartPole-v1 --seeds 64 --learning-rate 1e-4,3e-4 --steps 500_000
       shoal train ppo my_env.py:MyEnv --env.gravity 5,10,15 --dry-run

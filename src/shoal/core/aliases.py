@@ -179,6 +179,7 @@ OTHER_COMMANDS = {
     "benchmark": "bench",
     "complete": "completion",
     "diff": "compare",
+    **dict.fromkeys(("example", "hello", "quickstart", "tutorial"), "demo"),
     **dict.fromkeys(("enjoy", "show", "view", "watch"), "play"),
     **dict.fromkeys(("evaluate", "test"), "eval"),
     "figure": "plot",
