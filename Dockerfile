@@ -5,7 +5,7 @@
 #   docker build -t shoal-cuda --build-arg EXTRA=cuda13 --build-arg BASE=nvidia/cuda:13.0.1-base-ubuntu24.04 .
 #
 # BASE is any image of Debian or Ubuntu; if it has no Python, that of the distribution is installed (3.11 or newer).
-ARG BASE=python:3.13-slim-bookworm
+ARG BASE=python:3.12-slim-bookworm
 
 # hadolint ignore=DL3006
 FROM ${BASE} AS python
