@@ -16,7 +16,7 @@ QUICK = SHOAL_TEST_XLA_LEVEL=0
 # Checking the annotations at each call takes a third of the time: `make test-newest` and `make test-all` do it.
 UNCHECKED = --jaxtyping-packages=
 
-.PHONY: help setup setup-dev demo test test-all test-newest sources lint docs lock peers gpu-program test-gpu-program clean
+.PHONY: help setup setup-dev demo test test-all test-newest sources lint docs dist lock peers gpu-program test-gpu-program clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 18
@@ -53,6 +53,12 @@ docs:  ## write the generated pages, then build the site in site/
 	@./setup dev docs
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/zensical build --clean
+
+dist:  ## build the wheel and the source distribution in dist/, and check them; nothing is uploaded
+	@./setup dev release
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	$(BIN)/twine check --strict dist/*
 
 lock:  ## resolve all versions again into constraints.txt (needs uv; uv.lock is not kept in git)
 	uv lock --upgrade

@@ -90,6 +90,9 @@ def test_the_version_is_the_same_everywhere(wheel):
     assert wheel.name == f"shoal-{version}-py3-none-any.whl"
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## What {version} has (" in (ROOT / "CHANGELOG.md").read_text()
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    named = [found for page in pages for found in re.findall(r"\bshoal-(\d[\w.]*)-py3|`v(\d[\w.]*)`", page.read_text())]
+    assert len(named) > 1 and {a or b for a, b in named} == {version}
 
 
 def test_the_readme_on_a_package_index_has_no_broken_links(wheel, hook):
