@@ -256,11 +256,11 @@ def test_anchors_lead_to_one_heading_each(page):
 
 def test_ratios_of_the_readme_are_measured():
     contests = {
+        "steps of MiniGrid's DoorKey-8x8, 2,048 environments": "MiniGrid-DoorKey-8x8-v0, 2048 envs",
+        "PPO on CartPole, 1 seed": "PPO, 1 seed, 50k steps, running alone",
         "steps of CartPole, 2,048 environments": "CartPole-v1, 2048 envs, checksum",
         "steps of MinAtar's Breakout, 2,048 environments": "Breakout-MinAtar, 2048 envs",
-        "steps of MiniGrid's DoorKey-8x8, 2,048 environments": "MiniGrid-DoorKey-8x8-v0, 2048 envs",
         "PPO on CartPole, 128 seeds": "PPO, 128 seeds, running alone",
-        "PPO on CartPole, 1 seed": "PPO, 1 seed, 50k steps, running alone",
     }
     shown = re.findall(r"^\| (.*) \| (.*) \| ([\d.]+) \| `run.py (\w+)` \|$", (ROOT / "README.md").read_text(), re.M)
     assert [what for what, *_ in shown] == [*contests]
@@ -269,6 +269,28 @@ def test_ratios_of_the_readme_are_measured():
         rows = re.findall(r"^\| (.*) \| (.*) \| shoal .* \| ([\d.]+) \|$", measured, re.M)
         (found,) = (row for row in rows if row[0] == contests[what] and row[1].startswith(peer.partition(" (")[0]))
         assert ratio == f"{float(found[2]):.1f}", what
+
+
+def test_the_first_screen_shows_one_picture_three_ratios_and_three_commands():
+    for page, end in ((ROOT / "README.md", "## The idea\n"), (DOCS / "index.md", "## Find a page\n")):
+        screen = page.read_text().split(end)[0]
+        assert re.findall(r"!\[.*?\]\((\S+)\)", screen) == [f"{'docs/' * (page.parent == ROOT)}images/learning.gif"]
+        assert len(re.findall(r"^\| .* \| [\d.]+ \|", screen, re.MULTILINE)) == 3
+        (commands,) = (text for language, text in FENCE.findall(screen) if language == "sh")
+        assert len(commands.splitlines()) == 3 and "shoal demo" in commands
+        assert len(screen.splitlines()) < 40
+
+
+def test_the_ratios_of_the_home_page_are_those_of_the_readme():
+    rows = re.compile(r"^\| (.*?) \| (.*?) \| ([\d.]+) \|", re.MULTILINE)
+    shown = rows.findall((DOCS / "index.md").read_text())
+    assert shown == rows.findall((ROOT / "README.md").read_text())[:3]
+
+
+def test_the_home_page_groups_its_links():
+    groups = (DOCS / "index.md").read_text().split("## Find a page\n")[1].split("\n### ")[1:]
+    counts = [len(re.findall(r"\]\([\w-]+\.md", group)) for group in groups]
+    assert 5 <= len(groups) <= 8 and all(3 <= count <= 12 for count in counts), counts
 
 
 def test_the_page_of_a_family_describes_its_fields():
