@@ -187,6 +187,7 @@ def test_pages_prepare_before_anything_imports_jax(page):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)  # two minutes, as its title says
 def test_the_notebook_runs(tmp_path):
     notebook = nbformat.read(DOCS / "quickstart.ipynb", as_version=4)
     with warnings.catch_warnings():
