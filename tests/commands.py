@@ -1,4 +1,6 @@
-"""Run a command line inside the test process, and return its status and output."""
+"""Run a command line inside the test process, and return its status and output; the time that processes took."""
+
+import resource
 
 from shoal.cli.main import main
 
@@ -39,6 +41,12 @@ def say(capsys, *words):
     status = main([str(word) for word in words])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+def seconds_of_children():
+    """Seconds of processors that ended children of this process have used: other programs do not change them."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def refused(capsys, *words):

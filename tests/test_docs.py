@@ -27,6 +27,7 @@ import pytest
 from nbclient import NotebookClient
 
 import shoal
+from commands import seconds_of_children
 from reproductions.__main__ import main as measure_again
 from shoal.cli.main import COMMANDS, main
 from shoal.core.agent import Agent
@@ -187,13 +188,14 @@ def test_pages_prepare_before_anything_imports_jax(page):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)  # two minutes, as its title says
-def test_the_notebook_runs(tmp_path):
+def test_the_notebook_runs_in_two_minutes(tmp_path):
     notebook = nbformat.read(DOCS / "quickstart.ipynb", as_version=4)
+    before = seconds_of_children()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Jupyter's own parts
         NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert (tmp_path / "runs" / "ppo-CartPole-v1" / "summary.json").is_file()
+    assert 5 < seconds_of_children() - before < 2 * 120  # of two cores, without those of other programs
 
 
 def test_the_notebook_is_kept_without_outputs():
