@@ -55,7 +55,7 @@ def test_the_next_commands_can_be_typed(there, capsys):
     evaluate, play, train = lines
     assert evaluate[:2] == ["eval", "my runs/ppo-CartPole-v1"] and play == ["play", "my runs/ppo-CartPole-v1"]
     status, out, _ = say(capsys, *evaluate, "--episodes", "2")
-    assert status == 0 and all(f"gravity={value}" in out for value in (5, 10, 15)), out
+    assert status == 0 and all(f"length={value}" in out for value in (0.1, 0.5, 2)), out
     assert "16 = 2 setting(s) x 8 seed(s)" in say(capsys, *train, "--dry-run")[1]
 
 

@@ -42,7 +42,7 @@ all of it on a page  {write_page(folder)}
 
 The same run, written out:
   shoal train {AGENT} {ENV} {shlex.join(same)}
-Try next: other gravities, an agent at work in this terminal, two learning rates with 8 seeds each
-  shoal eval {run} --env.gravity 5,10,15
+Try next: poles of other lengths, an agent at work in this terminal, two learning rates with 8 seeds each
+  shoal eval {run} --env.length 0.1,0.5,2
   shoal play {run}
   shoal train {AGENT} {ENV} --learning-rate 1e-4,1e-3 --seeds 8""")
