@@ -88,3 +88,10 @@ def test_without_options_it_is_the_demo_that_the_readme_shows(monkeypatch, capsy
     monkeypatch.setattr("shoal.studies.runs.train", train)
     assert "enough" in refused(capsys, "demo")
     assert asked == {"names": ("ppo", "CartPole-v1"), "steps": 500_000, "seeds": 16, "progress": True, "cache": True}
+
+
+def test_a_pipe_that_is_closed_does_not_end_it(monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.argv", ["shoal", "demo", "--steps", "0"])  # ends before it trains
+    monkeypatch.setattr("shoal.cli.terminal.take_over", lambda reports_only: told.append(reports_only))
+    assert main() == 2 and told == [True]

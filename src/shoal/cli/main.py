@@ -96,7 +96,7 @@ def main(words: list[str] | None = None) -> int:
     """
     if words is not None:
         return _run(list(words))
-    terminal.take_over(reports_only=sys.argv[1:2] in (["train"], ["evolve"], ["bsuite"]))
+    terminal.take_over(reports_only=sys.argv[1:2] in (["demo"], ["train"], ["evolve"], ["bsuite"]))
     return terminal.leave(_run(sys.argv[1:]))
 
 
