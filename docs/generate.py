@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from abilities import ability_table
 from counted_tables import counted_section
 from environment_pages import environment_pages
 from gpu_tables import gpu_section
@@ -105,6 +106,7 @@ def agents() -> str:
     where = "[Which agent?](which-agent.md) compares them, and [results](results.md) lists the returns that they reach."
     parts = ["# Agents", NOTICE, where]
     parts.append(table(("agent", "description"), [[f"[`{e.name}`](#{e.name})", e.summary] for e in AGENTS.values()]))
+    parts += ["## What works with which agent", *ability_table()]
     curves = {row["agent"]: row for row in json.loads(CURVES.read_text())} if CURVES.exists() else {}
     for cls, entries in sorted(classes.items(), key=lambda item: item[1][0].name):
         parts += [f"## {entries[0].name}", inspect.getdoc(cls) or "", *_curve(curves, entries[0].name)]
