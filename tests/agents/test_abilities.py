@@ -21,7 +21,7 @@ SMALL = {
     "num_steps": 16,
     "hidden": (8,),
     "learning_starts": 64,
-    "buffer_size": 256,
+    "buffer_size": 1024,
     "batch_size": 8,
     "population_size": 4,
     "episode_steps": 20,

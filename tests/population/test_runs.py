@@ -11,9 +11,10 @@ import pytest
 import shoal
 from shoal.core.registry import SELECTORS
 from shoal.core.struct import static, struct
-from shoal.population import halving, pbt
+from shoal.population import halving, replacing
 from shoal.population.evolve import Evolve
 from shoal.population.halving import Halving
+from shoal.population.pb2 import PB2
 from shoal.population.pbt import PBT
 from shoal.specs.selector import Selector, Turnover
 from shoal.specs.spec import RunSpec
@@ -38,6 +39,7 @@ SPEC = {
 VARY = {"learning_rate": (0.01, 1.0, "log"), "env.step_reward": (-2.0, -0.5)}
 CASES = {
     "pbt": PBT(vary=VARY, quantile=0.4),
+    "pb2": PB2(vary=VARY, quantile=0.4),
     "tournament": PBT(vary=VARY, exploit="tournament", explore="resample"),
     "halving": Halving(vary=VARY, eta=2),
     "refilled": Halving(vary=VARY, eta=2, refill="fresh"),
@@ -104,7 +106,7 @@ def test_something_was_replaced_and_all_values_stay_in_their_ranges(name, alone)
     run, _ = alone(name)
     curves = curves_of(run)
     assert (curves["occupant"] != np.arange(5)).any()
-    assert (curves["parent"] >= 0).any() == (name in ("pbt", "tournament"))
+    assert (curves["parent"] >= 0).any() == (name in ("pbt", "pb2", "tournament"))
     for path, (low, high, *_) in VARY.items():
         values = curves[path].astype(np.float64)
         assert (values >= np.float32(low)).all() and (values <= np.float32(high)).all()
@@ -143,7 +145,7 @@ def test_scores_are_of_one_kind_and_kept_until_the_next_episode_ends(name, evalu
         return select(self, state, standing, key)
 
     monkeypatch.setattr(type(CASES[name]), "select", spied)
-    for module in (pbt, halving):  # the first decision comes before all members have a score
+    for module in (replacing, halving):  # the first decision comes before all members have a score
         monkeypatch.setattr(module, "check_scored", lambda *_: None)
     run, _ = train(CASES[name], evaluations=evaluations, env_fields={"max_steps": 40.0})
     curves, kept = curves_of(run), {}

@@ -409,7 +409,9 @@ class PPO(RolloutAgent):
         stats = state.return_stats.update(totals, axes=2, devices=self.rollout.devices)
         return jnp.clip(trajectory.reward / stats.std(), -10, 10), stats, total
 
-    def _batch(self, state: PPOState, trajectory: Trajectory, reward: Array, bonus: Array | None) -> tuple[Batch, Any]:
+    def _batch(
+        self, state: PPOState, trajectory: Trajectory, reward: Array, bonus: Array | None = None
+    ) -> tuple[Batch, Any]:
         action, policy = trajectory.policy_output
         obs = normalized(state.obs_stats, trajectory.obs)
         value, next_value, critic_carry = self._values(state, trajectory)
