@@ -99,7 +99,9 @@ def rollout():
 
     def one(agent, state):
         noise, behavior = agent.policy_noise(state, state.key), agent.behavior(state)
-        return agent.rollout.collect(env, state.env_states, behavior, noise, state.key, scan=agent.scan)
+        how = {"scan": agent.scan}
+        states, trajectory, carry = agent.rollout.collect(env, state.env_states, behavior, noise, state.key, **how)
+        return states, trajectory.replace(env=None), carry  # no copies of its numbers, which an update does not make
 
     def in_form(agents, states):
         with using(form):
