@@ -170,7 +170,7 @@ def test_an_agent_learns_the_same_whether_python_or_the_program_takes_the_steps(
         jax.tree.leaves(compiled.policies.weights), jax.tree.leaves(stepped.policies.weights), strict=True
     ):
         if name == "crossq":  # it divides by spreads, and Adam steps as far where a gradient is nearly 0
-            assert np.quantile(np.abs(one - other), 0.98) < 1e-3
+            assert np.quantile(np.abs(one - other), 0.98) < 3e-3
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=1e-2 if name == "crossq" else 2e-4)
     for curve in ("train_return", "train_episodes", "train_length", "loss", "eval_return"):
         if curve in compiled.curves:
