@@ -3,7 +3,7 @@
     python benchmarks/compare_selectors.py [--env NAME ...] [--repetitions N] [--members M] [--steps N] [--agent ppo]
 
 All methods search the same ranges, those that the agent's hyperparameters declare, and train for the same number of
-environment steps: `random` trains M members, one sample each, `pbt` trains M members with copies, and `halving` begins
+environment steps: `random` trains M members, one sample each, `pbt` and `pb2` train M with copies, and `halving` begins
 with more members, of which it keeps a third after a fifth of the steps, and a third of these after three fifths.
 Repetition r has seed r for all methods. The result of a repetition is the member with the best last
 evaluation, played again for EPISODES fresh episodes with other random numbers than the evaluations of the run. Reported

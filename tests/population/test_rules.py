@@ -363,7 +363,7 @@ def test_the_process_of_pb2_is_that_of_a_textbook():
         mean = np.asarray([kernel(x, 13.0, *p) for p in seen]) @ inverse @ gain
         there = np.asarray([kernel(x, 13.0, *p) for p in later])
         variance = gain @ inverse @ gain / 12 * (1 - there @ with_pending @ there)
-        expected.append(mean + np.sqrt((0.2 + np.log(0.4 * 12)) * variance))
+        expected.append(mean + np.sqrt(0.2 * np.log(0.4 * 12) * variance))
     np.testing.assert_allclose(model.bound(asked, pending, 13.0), expected)
 
 

@@ -12,12 +12,12 @@ import pytest
 
 import shoal
 from commands import MY_ENV
+from listeners import Listener
 from shoal.agents.tabular import QTable
 from shoal.core.errors import UnknownNameError, Unsuited, UntrustedError
 from shoal.core.registry import ENVS
 from shoal.studies.suite_file import matching, suite_of, suites
 from shoal.studies.suites import SuiteRun, plan_resumed, plan_suite
-from shoal.tracking.events import Message, Sink
 from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
@@ -53,17 +53,6 @@ def bits(folder):
             found |= {(path.relative_to(folder), n): file[n].tobytes() for n in file.files}
     assert found
     return found
-
-
-class Said(Sink):
-    """Keeps the messages."""
-
-    def __init__(self):
-        self.lines = []
-
-    def receive(self, event):
-        if isinstance(event, Message):
-            self.lines.append(event.text)
 
 
 # Which environments a suite has.
@@ -254,11 +243,11 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, tables):
     run = SuiteRun(planned, root=tmp_path, name="part", figures=False)
     first, second = (run.folder.path / name for name in ("CliffWalking-v1", "FrozenLake-v1"))
     first.mkdir()
-    said = Said()
+    said = Listener()
     with locked(first):
         part = shoal.train_suite(resume=run.folder.path, sinks=[said], **SILENT)
     assert [result.folder for result in part.results] == [second] and not (run.folder.path / SCORES).exists()
-    assert "other processes train CliffWalking-v1; the last of them to end writes the scores" in said.lines
+    assert "other processes train CliffWalking-v1; the last of them to end writes the scores" in said.heard
     results = list(run.train())  # planned before the second was trained
     assert [result.folder for result in results] == [first, second] and (run.folder.path / SCORES).exists()
     assert bits(run.folder.path) == bits(tmp_path / "whole")

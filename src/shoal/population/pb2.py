@@ -1,12 +1,13 @@
 """Population-based bandits (PB2): as `pbt`, but copies get the hyperparameters from which a model expects most.
 
 Source: Parker-Holder, Nguyen and Roberts 2020, "Provably Efficient Online Hyperparameter Optimization with
-Population-Based Bandits", section 4 and algorithm 1: the gain of a member between two replacements is a sample of an
-unknown function of its hyperparameters, which changes with time. A Gaussian process with the kernel of equation 5
-models it, and each copy takes the maximum of the upper confidence bound of equation 8, where copies chosen before it
-count as observed in the deviation (as in GP-BUCB). The weight of the deviation is that of the authors' program,
-0.2 + log(0.4 n) with n samples. Differences: the kernel's length, its forgetting and the noise are the most likely ones
-of a grid, and the maximum is that of 1,000 random points; both are repeatable to the bit. Values of a list are numbered
+Population-Based Bandits", and its implementation in Ray (`tune/schedulers/pb2_utils.py`). The gain of a member between
+two replacements is a sample of an unknown function of its hyperparameters, which changes with time. A Gaussian process
+models it, whose kernel falls with the distance of the points and with the time between them. Each copy takes the
+maximum of the upper confidence bound mean + sqrt(0.2 log(0.4 n)) deviation with n samples, where copies that were
+chosen before it count as observed in the deviation. Differences from Ray: the bound has the deviation and not the
+variance; the kernel's length, its forgetting and the noise are the most likely ones of a grid, and the maximum is that
+of 1,000 random points, which is repeatable to the bit; the newest 200 samples are used. Values of a list are numbered
 in the order of their size.
 """
 
@@ -161,7 +162,7 @@ class Model(NamedTuple):
         lower = linalg.cholesky(among + self.noise * np.eye(len(seen)), lower=True)
         known = linalg.solve_triangular(lower, self._kernel(seen, inputs, lags[:, None]), lower=True)
         deviation = np.sqrt(np.maximum(self.variance * (1 - (known**2).sum(axis=0)), 0))
-        return mean + np.sqrt(max(0.2 + np.log(0.4 * len(self.time)), 0)) * deviation
+        return mean + np.sqrt(max(0.2 * np.log(0.4 * len(self.time)), 0)) * deviation
 
     def _kernel(self, a: np.ndarray, b: np.ndarray, lags: np.ndarray) -> np.ndarray:
         return _kernel(a, b, lags, self.length, self.forgetting)

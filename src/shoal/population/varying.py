@@ -1,4 +1,4 @@
-"""The base class of `pbt`, `halving` and `random`: what varies, the ranges, and members in order of score.
+"""The base class of `pbt`, `pb2`, `halving` and `random`: what varies, the ranges, and members in order of score.
 
 Selectors run on the host, so their random numbers come from NumPy, seeded with the words of a JAX key.
 """

@@ -103,7 +103,7 @@ def train(  # noqa: PLR0913  # written out, for editors
     does; `fields` override them.
 
     A `selector` may change the population between chunks: copy members, start new ones, change hyperparameters. It is
-    a name ("pbt", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or one of your own (`shoal.Selector`).
+    a name ("pbt", "pb2", "halving", "random") or a value: `shoal.PBT(quantile=0.2)`, or your own (`shoal.Selector`).
 
     `first_seed=8` numbers the seeds from 8 on, so that `seeds=8` are eight more members of a run that has had eight.
 
