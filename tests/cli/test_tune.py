@@ -83,6 +83,13 @@ MISTAKES = {
     "tune ppo CartPole-v1 --sampler none.py:make": "none.py does not exist: write the path of a Python file",
     "tune ppo CartPole-v1 --importance fanov": "importance 'fanov' is not registered. Did you mean fanova?",
     "tune ppo CartPole-v1 --dry-run --records 2": "the pruner hyperband needs at least 3 records",
+    "tune ppo CartPole-v1 --dry-run --workers 0": "--workers 0: give 1 to",
+    "tune ppo CartPole-v1 --dry-run --workers 2 --storage memory": "several workers need a storage that all of them",
+    "tune ppo CartPole-v1 --dry-run --grace 0": "grace=0.0 must be a number of seconds above 0",
+    "tune ppo CartPole-v1 --dry-run --ray nowhere": "--ray nowhere: give `auto`, or the address of the cluster",
+    "tune ppo CartPole-v1 --dry-run --ray --worker-cpus 0": "--worker-cpus 0: a worker needs at least 1",
+    "tune ppo CartPole-v1 --dry-run --ray --worker-gpus 1.5": "--worker-gpus 1.5: give 0, a part of a GPU",
+    "tune ppo CartPole-v1 --dry-run --worker-gpus 1": "worker_cpus and worker_gpus are for workers on a cluster",
     "tune ppo CartPole-v1 --records 2": "the pruner hyperband needs at least 3 records",
     "tune ppo CartPole-v1 --score q200": "score='q200' is unknown",
     "tune ppo CartPole-v1 --parallel 0": "parallel=0 must be at least 1",
@@ -138,6 +145,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(capsys, monkeyp
     (tmp_path / "first.json").write_text('[{"learning_rate": 0.5}]')
     words = "tune q-learning Blackjack-v1 --search learning_rate --search count_visits=true|false --search discount "
     words += "--num-steps 32 --steps 270 --seeds 2 --records 3 --trials 10 --parallel 3 --enqueue first.json --dry-run"
+    words += " --workers 2"
     status, out, err = say(capsys, *words.split())
     assert status == 0, err
     lines = {line[2:14].strip(): line[14:] for line in out.splitlines()[2:]}
@@ -147,6 +155,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(capsys, monkeyp
     assert lines["trials"] == "10 x 2 seed(s) x 288 steps in 3 records, at most 5,760 steps; 3 at a time"
     assert lines["sampler"] == "tpe, after 1 trial(s) of the queue" and lines["pruner"] == "hyperband"
     assert lines["group-0"].startswith("count_visits=") and "3 trial(s) = 6 members at a time" in lines["group-1"]
+    assert lines["workers"] == "2 on this machine; each has the programs below"
     assert lines["storage"] == "journal:runs/q-learning-Blackjack-v1-study/study.log"
     assert lines["time"].startswith("at most, without pruning: unknown: there is no earlier run of q-learning")
     assert {*tmp_path.iterdir()} == {tmp_path / "first.json"}

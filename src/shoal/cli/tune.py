@@ -121,9 +121,11 @@ def tune(line: Line) -> None:
 def _describe(arguments: Mapping[str, Any]) -> None:
     """Print what a study with these arguments of `shoal.tune` would train."""
     from shoal.studies.description import describe_study
-    from shoal.studies.planned import PLANNED, plan_study
+    from shoal.studies.planned import OF_WORKERS, PLANNED, plan_study, plan_workers
 
-    print(describe_study(plan_study(**{name: value for name, value in arguments.items() if name in PLANNED})))
+    workers = plan_workers(**{name: value for name, value in arguments.items() if name in OF_WORKERS})
+    planned = plan_study(**{name: value for name, value in arguments.items() if name in PLANNED})
+    print(describe_study(planned, len(workers), arguments.get("ray")))
 
 
 def _named(options: argparse.Namespace) -> Named:

@@ -62,9 +62,10 @@ def _one(plan: Plan, root: Path) -> str:
     return _in_lines(rows)
 
 
-def describe_study(planned: "PlannedStudy") -> str:
+def describe_study(planned: "PlannedStudy", workers: int = 1, cluster: str | None = None) -> str:
     """A text about a study: what its trials search, how many there are, and a line for each of its programs.
 
+    workers: how many share its trials; cluster: the address of the Ray cluster on which they run, if on one.
     The folder in which that of the study lies is searched for earlier runs, to estimate the time.
     """
     spec, groups = planned.spec, planned.groups
@@ -86,6 +87,7 @@ def describe_study(planned: "PlannedStudy") -> str:
             f"{members * plan.steps:,} steps; {spec.parallel} at a time",
         ),
         ("storage", redacted(planned.folder.storage(spec))),
+        *([("workers", _workers(workers, cluster))] if workers > 1 or cluster else []),
         ("devices", plan.placement.describe()),
         ("time", f"at most, without pruning: {_time(plan, planned.folder.path.parent, members)}"),
     ]
@@ -98,6 +100,11 @@ def describe_study(planned: "PlannedStudy") -> str:
         )
     programs = f"{len(groups)} program{'s' * (len(groups) > 1)}"
     return f"dry run: a study with {programs}; nothing was compiled or written\n\n{_in_lines(rows)}"
+
+
+def _workers(count: int, cluster: str | None) -> str:
+    where = "this machine" if cluster is None else f"the Ray cluster {cluster} (not asked)"
+    return f"{count} on {where}; each has the programs below"
 
 
 def _in_lines(rows: Sequence[tuple[str, str]]) -> str:

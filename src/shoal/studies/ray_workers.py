@@ -106,6 +106,17 @@ class _Worker:
         self.node, self.share = "", 0  # Ray's name of the node, and which share of its cores the worker has
 
 
+def check_cluster(address: str, cpus: int, gpus: float) -> None:
+    """Raise ValueError for an address or for numbers that `RayWorkers` cannot take. Nothing is connected."""
+    if cpus < 1:
+        raise ValueError(f"--worker-cpus {cpus}: a worker needs at least 1.")
+    if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
+        raise ValueError(f"--worker-gpus {gpus:g}: give 0, a part of a GPU such as 0.5, or a whole number.")
+    host, colon, port = address.rpartition(":")
+    if address != "auto" and not (colon and host and port.isdigit() and "/" not in host):
+        raise ValueError(f"--ray {address}: give `auto`, or the address of the cluster as in --ray 10.0.0.1:6379.")
+
+
 class RayWorkers:
     """A connection to a cluster, on which `run` places workers. Close it at the end."""
 
@@ -116,13 +127,7 @@ class RayWorkers:
         connection that the program has already is used, and stays open.
         Raises ImportError where Ray is missing, ValueError where no cluster answers and for other numbers.
         """
-        if cpus < 1:
-            raise ValueError(f"--worker-cpus {cpus}: a worker needs at least 1.")
-        if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
-            raise ValueError(f"--worker-gpus {gpus:g}: give 0, a part of a GPU such as 0.5, or a whole number.")
-        host, colon, port = address.rpartition(":")
-        if address != "auto" and not (colon and host and port.isdigit() and "/" not in host):
-            raise ValueError(f"--ray {address}: give `auto`, or the address of the cluster as in --ray 10.0.0.1:6379.")
+        check_cluster(address, cpus, gpus)
         self.ray, self.cpus, self.gpus = need("ray", "ray", "--ray"), cpus, gpus
         self._is_ours = not self.ray.is_initialized()
         if not self._is_ours:
@@ -130,6 +135,7 @@ class RayWorkers:
         before = signal.getsignal(signal.SIGTERM)
         try:
             if address != "auto":  # otherwise Ray waits for a long time
+                host, _, port = address.rpartition(":")
                 socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
             self.ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:

@@ -1,20 +1,18 @@
 """`shoal.tune`: search for hyperparameters with Optuna."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shoal.core.agent import Agent
 from shoal.core.env import Env
-from shoal.core.kinds import checked_kinds, shown
+from shoal.core.kinds import checked_kinds
 from shoal.core.process import check_process
-from shoal.studies.planned import PLANNED, plan_study
-from shoal.studies.ray_workers import MOST_ON_A_CLUSTER, RayWorkers
+from shoal.studies.planned import OF_WORKERS, PLANNED, plan_study, plan_workers
+from shoal.studies.ray_workers import RayWorkers
 from shoal.studies.study import StudyResult
 from shoal.studies.tracked_study import closing, study_sinks, study_tracking, variables_for_workers
 from shoal.studies.worker import Worker
-from shoal.studies.worker_processes import worker_names
 from shoal.tracking.events import Sink, Sinks
 from shoal.tracking.progress import Warnings
 from shoal.tracking.request import NOTHING, Track
@@ -118,13 +116,7 @@ def tune(  # noqa: PLR0913  # written out, for editors
     check_process()
     if processes().size > 1:
         raise ValueError("a study shares its trials through its storage: start a worker in each process instead.")
-    if not 0 < grace < math.inf:
-        raise ValueError(f"grace={shown(grace)} must be a number of seconds above 0.")
-    if ray is None and (worker_cpus != 1 or worker_gpus):
-        raise ValueError("worker_cpus and worker_gpus are for workers on a cluster: give ray (--ray) too.")
-    names = worker_names(workers) if ray is None else worker_names(workers, MOST_ON_A_CLUSTER, "a cluster")
-    if (workers > 1 or ray is not None) and storage == "memory":
-        raise ValueError("several workers need a storage that all of them see: leave out storage='memory'.")
+    names = plan_workers(**{name: arguments[name] for name in OF_WORKERS})
     if cache:
         keep_programs()
     planned = plan_study(**{name: arguments[name] for name in PLANNED if name in arguments})
