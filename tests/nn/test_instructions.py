@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.core.form import CPU, using
 from shoal.core.keys import make_key
 from shoal.core.registry import make
 from shoal.core.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
@@ -174,3 +175,18 @@ def test_bad_texts_and_encoders_are_refused():
         TileNet(TILES, encoder="lstm")
     with pytest.raises(ValueError, match="encoder='positions' is unknown. Choose one of gru, bow"):
         PartsNet(TEXT, encoder="positions")
+
+
+@pytest.mark.parametrize("axes", [(100,), (5, 20), (33,)])
+def test_texts_that_samples_share_are_read_once_with_the_same_result_and_gradient(axes):
+    encoder, weights = encoder_and_weights("gru")
+    rng = np.random.default_rng(0)
+    texts = jnp.asarray(rng.integers(0, 9, (4, 6))[rng.integers(0, 4, axes)], jnp.uint8)
+    both = jax.value_and_grad(lambda w: (encoder.apply(w, texts) ** 2).sum())
+    with using(CPU):
+        once = jax.jit(both)(weights)
+        assert "while" in str(jax.make_jaxpr(both)(weights))  # the loop over distinct texts
+    with using(CPU._replace(texts_once=False)):
+        every = jax.jit(both)(weights)
+        assert "while" not in str(jax.make_jaxpr(both)(weights))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4), once, every)

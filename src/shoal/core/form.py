@@ -37,6 +37,7 @@ class Form(NamedTuple):
     flat_weights: bool = True  # the optimizer works on one vector of all weights, not on each array of weights
     stacked_networks: bool = True  # actor and critic as one batched product, not as two products
     linear_recurrences_as_trees: bool = False  # steps are joined pairwise, in log2(T) passes, not read in a loop
+    texts_once: bool = True  # an instruction that many samples of a batch share is read once, in a loop of some trips
     late_weight_gradients: bool = False  # the gradient of a recurrent cell's weights is one product after its loop
     joined_losses: bool = False  # the losses of a gradient step are one vector, written by one kernel
     guarded_steps: bool = False  # a stopped member is kept inside the optimizer step, not by a choice after the update
@@ -76,6 +77,7 @@ def form_for(platform: str, members: int = 1) -> Form:
         flat_weights=not many,
         stacked_networks=not many,
         linear_recurrences_as_trees=True,
+        texts_once=False,
         late_weight_gradients=True,
         joined_losses=True,
         guarded_steps=True,

@@ -6,6 +6,7 @@ says with `MultiDiscrete(..., text=True)` that its integers are such a text.
 Axes: L words of a text, padding included; V words of the vocabulary; H units.
 """
 
+from functools import partial
 from typing import Any, TypeGuard
 
 import flax.linen as nn
@@ -13,8 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 
+from shoal.core.form import current
 from shoal.core.spaces import MultiDiscrete, Space, leaf_spaces
 from shoal.nn.dense import apply_dense, look_up
+from shoal.nn.distinct import AT_ONCE, of_distinct
 from shoal.nn.memory import GRU
 
 Words = Integer[Array, "*axes L"]
@@ -23,6 +26,7 @@ Words = Integer[Array, "*axes L"]
 class WordGRU(nn.Module):
     """The last carry of a GRU (`nn/memory/gru.py`) that reads the embeddings of the words in order.
 
+    In the form of a CPU a text that many samples share is read once (`nn/distinct.py`).
     Source: the encoder "gru" of BabyAI 1.1, `babyai/model.py`.
     """
 
@@ -38,11 +42,22 @@ class WordGRU(nn.Module):
         # The GRU's product with the embedding of a word is the same wherever the word stands: it is computed once.
         table = apply_dense(weights["input"], embedding)
 
-        def read(carry: Array, word: Array) -> tuple[Array, None]:
-            after = gru.advance(carry @ weights["recurrent"], look_up(table, word), carry)
-            return jnp.where((word != 0)[..., None], after, carry), None
+        weights = (weights["recurrent"], table)
+        if not current().texts_once or words.size <= AT_ONCE * words.shape[-1]:
+            return _read(gru, weights, words)
+        texts = words.reshape(-1, words.shape[-1])
+        return of_distinct(partial(_read, gru), weights, texts).reshape(*words.shape[:-1], self.size)
 
-        return jax.lax.scan(read, gru.initial_carry(words.shape[:-1]), jnp.moveaxis(words, -1, 0))[0]
+
+def _read(gru: GRU, weights: tuple[Array, Array], words: Words) -> Float[Array, "*axes H"]:
+    """The last carry of a GRU. weights: of its carry, and the sums [V, G] that its gates get from each word."""
+    recurrent, table = weights
+
+    def read(carry: Array, word: Array) -> tuple[Array, None]:
+        after = gru.advance(carry @ recurrent, look_up(table, word), carry)
+        return jnp.where((word != 0)[..., None], after, carry), None
+
+    return jax.lax.scan(read, gru.initial_carry(words.shape[:-1]), jnp.moveaxis(words, -1, 0))[0]
 
 
 class BagOfWords(nn.Module):
