@@ -109,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agent", default="ppo")
     parser.add_argument("--env", nargs="+", default=list(ENVS))
-    parser.add_argument("--repetitions", type=int, default=8)
+    parser.add_argument("--repetitions", type=int, default=16)
     parser.add_argument("--members", type=int, default=16)
     parser.add_argument("--steps", type=int, default=200_000, help="of each member")
     options = parser.parse_args()
