@@ -128,6 +128,9 @@ class HostEnv(Env):
         """Start `count` environments that take their steps together. Default: one after the other."""
         return OneByOne([self.open() for _ in range(count)])
 
+    def check_count(self, count: int) -> None:
+        """Raise ValueError if `count` environments cannot be stepped together. Default: any number can."""
+
     @property
     def repeats_episodes(self) -> bool:
         """Whether an episode follows from the seed of its reset and its actions."""

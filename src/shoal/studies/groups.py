@@ -127,6 +127,8 @@ class Group:
             except Stopped:
                 run.save()
                 raise
+            finally:
+                run.close()
             run.save()
 
 

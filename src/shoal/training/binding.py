@@ -9,6 +9,7 @@ import numpy as np
 from shoal.core.agent import Agent, both_ends
 from shoal.core.env import Env
 from shoal.core.errors import Unsuited
+from shoal.core.host_env import HostEnv
 from shoal.core.registry import AGENTS
 from shoal.core.schedules import Scheduled, lifted
 from shoal.core.spaces import Space, without_real_bounds
@@ -33,7 +34,7 @@ def bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
     """Return the agent bound to the environment. Raises Unsuited, with agents that suit it, if that cannot be."""
     try:
         check_learns_on_host(agent, env)
-        return agent.bind(env)
+        bound = agent.bind(env)
     except Unsuited as error:
         suited = [name for name in AGENTS if _is_suited(name, env)]
         advice = (
@@ -42,6 +43,9 @@ def bind(agent: Agent, env: Env, spec: RunSpec) -> Agent:
             else f"No agent can play {spec.env_name}."
         )
         raise Unsuited(f"{spec.agent} cannot play {spec.env_name}: {error} {advice}") from None
+    if isinstance(env, HostEnv):
+        env.check_count(bound.rollout.num_envs)
+    return bound
 
 
 def of_all_sizes(pairs: list[AgentEnv], varying: Sequence[str]) -> AgentEnv:

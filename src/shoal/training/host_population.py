@@ -87,7 +87,7 @@ class HostPopulation:
 
     def begin(self) -> None:
         """Begin a new member in every slot."""
-        self._close()
+        self.close()
         slots = range(self.plan.members)
         self.members, self.envs = [None] * len(slots), [None] * len(slots)  # type: ignore[list-item]  # filled below
         for m in slots:
@@ -166,7 +166,7 @@ class HostPopulation:
 
     def load(self, members: HostMember, roster: Roster) -> None:
         """Replace all members by `members`, which come from `to_host`, and the roster by theirs."""
-        self._close()
+        self.close()
         self.set_roster(roster)
         rows = self._one_by_one.spread(members)
         self.members = [Member(*jax.device_put((row.state, jnp.asarray(row.alive)))) for row in rows]
@@ -189,6 +189,12 @@ class HostPopulation:
         one = Episodes.none(self._env(0), self.plan.agent.rollout.num_envs, (0, 0, 0))
         episodes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.plan.members, *x.shape), x.dtype), one)
         return HostMember(members.state, members.alive, episodes)
+
+    def close(self) -> None:
+        """End the environments. The members can still be read."""
+        for envs in self.envs:
+            if envs is not None:
+                envs.close()
 
     # One member.
 
@@ -276,11 +282,6 @@ class HostPopulation:
 
     def _env(self, m: int) -> Any:
         return jax.tree.map(lambda x: x[m], self._envs)
-
-    def _close(self) -> None:
-        for envs in self.envs:
-            if envs is not None:
-                envs.close()
 
 
 def rollout_inputs(agent: Any, state: AgentState) -> RolloutInputs:

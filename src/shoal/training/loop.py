@@ -102,7 +102,13 @@ class Run:
             how = "complete" if self.is_over else "stopped"
             raise
         finally:
+            self.close()
             self.sinks.receive(Closed(how))
+
+    def close(self) -> None:
+        """End the environments that Python steps. The members can still be read."""
+        if isinstance(self.population, HostPopulation):
+            self.population.close()
 
     def _train(self, resume: bool) -> dict[str, Any]:
         self.open(resume=resume)

@@ -13,12 +13,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from shoal.core.errors import UnknownNameError, UntrustedError, need
-from shoal.core.host_env import HostEnv
+from shoal.core.host_env import HostEnv, Simulators
 from shoal.core.registry import Entry, import_file, loaded_file
-from shoal.core.spaces import Space, mask_size, misfit
+from shoal.core.spaces import Space, mask_size, misfit, zeros
 from shoal.core.struct import Number, static, struct
 from shoal.core.user_code import file_of, line_raised
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
@@ -46,11 +47,14 @@ class GymnasiumEnv(HostEnv):
     Observations and actions have the spaces of the environment, with integers from 0 and numbers of 32 bits. An action
     mask in `info["action_mask"]` is used. Every episode begins with a reset to a seed of its own, which follows from
     the seed of the run. `max_steps` is the time limit: the one with which the id is registered, unless it is given.
-    `options` are further arguments of `gymnasium.make`, as pairs: `options=(("continuous", True),)`.
+    `options` are further arguments of `gymnasium.make`, as pairs: `options=(("continuous", True),)`. With `workers`
+    the environments of a member are shared by that many processes, which step them at the same time; 0: this process
+    steps them. The results are the same.
     """
 
     id: str = static("CartPole-v1")
     options: tuple = static(())
+    workers: int = static(0, help="processes that step the environments of a member; 0: none but this one")
     max_steps: Number | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +62,30 @@ class GymnasiumEnv(HostEnv):
         object.__setattr__(self, "has_mask", known.has_mask)
         if self.max_steps is None:
             object.__setattr__(self, "max_steps", known.limit)
+        if self.workers < 0:
+            raise ValueError(f"workers={self.workers} must be at least 1, or 0: this process steps the environments.")
         super().__post_init__()
+
+    def check_count(self, count: int) -> None:
+        """Raise ValueError if there are more workers than environments."""
+        if self.workers > count:
+            raise ValueError(
+                f"workers={self.workers} is more than the num_envs={count} environments of a member, and a worker "
+                f"without an environment has nothing to do: give at most {count} workers, or more environments."
+            )
+
+    def open_many(self, count: int) -> Simulators:
+        """Start `count` environments, with `workers` in as many processes: at most one for each environment."""
+        if not self.workers:
+            return super().open_many(count)
+        from shoal.interop.gymnasium_workers import Workers
+
+        limit = None if self.max_steps is None else int(np.asarray(self.max_steps))
+        open_one = partial(_opened_elsewhere, self.id, self.options, limit, _spec_of(self.id))
+        seen, action = jax.tree.map(
+            np.asarray, ((zeros(self.observation_space), self._no_mask()), zeros(self.action_space))
+        )
+        return Workers(self.label, open_one, count, min(self.workers, count), seen, action)
 
     def open(self) -> "GymnasiumSimulator":
         """Start the environment."""
@@ -167,16 +194,34 @@ def entry(name: str) -> Entry:
 
     Raises TypeError for an environment with spaces that shoal cannot hold.
     """
-    module = source_of(name)
     try:
-        if module.endswith(".py"):
-            import_file(Path(module))
-        elif module:
-            importlib.import_module(module)
+        _import_source(name)
     except ModuleNotFoundError as error:
         raise _unknown(name, error) from error
     properties_of(name, ())
     return Entry(f"gymnasium/{name}", GymnasiumEnv, {"id": name}, f"Gymnasium's {name}, stepped by Python")
+
+
+def _import_source(name: str) -> None:
+    """Import the file or module that registers the id of `module:id`."""
+    module = source_of(name)
+    if module.endswith(".py"):
+        import_file(Path(module))
+    elif module:
+        importlib.import_module(module)
+
+
+def _spec_of(name: str) -> Any:
+    """The registration of an id, for a process that has it from nowhere else; None for `module:id`."""
+    return None if source_of(name) else need("gymnasium", "gymnasium", f"gymnasium/{name}").registry.get(name)
+
+
+def _opened_elsewhere(name: str, options: tuple, max_steps: int | None, spec: Any) -> GymnasiumSimulator:
+    """Start an environment in a process that has imported and registered nothing yet."""
+    _import_source(name)
+    if spec is not None:
+        need("gymnasium", "gymnasium", f"gymnasium/{name}").registry.setdefault(spec.id, spec)
+    return GymnasiumSimulator(_made(name, options, max_steps))
 
 
 def source_of(name: str) -> str:
