@@ -5,6 +5,7 @@ same from both, because weights, noise and keys are the same.
 """
 
 import shutil
+import time
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ import shoal
 from shoal.core.agent import Actor
 from shoal.core.env import Env, State
 from shoal.core.host_env import HostEnv
-from shoal.core.keys import make_key
+from shoal.core.keys import make_key, member_key
 from shoal.core.registry import AGENTS
 from shoal.core.spaces import Box, Discrete
 from shoal.core.struct import Number, static, struct
@@ -310,3 +311,107 @@ def test_a_policy_trained_by_the_program_plays_on_the_host(tmp_path):
     compiled, stepped = (evaluate(result.policies, env, episodes=7) for env in (Walk(), WalkOnHost()))
     np.testing.assert_allclose(stepped.episode_return, compiled.episode_return, rtol=1e-6)
     np.testing.assert_array_equal(stepped.episode_length, compiled.episode_length)
+
+
+def train_ahead(name, env, overlap=True, fields=(), **options):
+    agent = AGENTS[name.partition("-")[0]].build(**{**FIELDS[name], **dict(fields)})
+    options = {"records": 3, "evaluations": 0, **SILENT, **options}
+    return shoal.train(agent, env, steps=6 * agent.steps_per_update, overlap=overlap, **options)
+
+
+@pytest.mark.parametrize("name", ["dqn-gru", "sac", pytest.param("dqn", marks=pytest.mark.slow)])
+def test_steps_ahead_are_those_without_overlap_where_weights_do_not_change(name, tmp_path):
+    """With learning rates of 0 only the age of the weights differs; noise, schedules and carries do not."""
+    env = WalkOnHost(continuous=name == "sac")
+    fields = {"learning_rate": 0.0, **({"policy_learning_rate": 0.0} if name == "sac" else {})}
+    runs = [train_ahead(name, env, overlap, fields, folder=tmp_path / str(overlap)) for overlap in (False, True)]
+    for curve in ("train_return", "train_length"):
+        np.testing.assert_array_equal(runs[1].curves[curve], runs[0].curves[curve])
+    plain, ahead = (arrays_of(tmp_path / str(overlap)) for overlap in (False, True))
+    assert ahead.keys() > plain.keys() and all(array.startswith("pending") for array in ahead.keys() - plain.keys())
+    stored = [array for array in plain if "replay" in array]
+    assert len(stored) > 5
+    for array in stored:
+        np.testing.assert_array_equal(ahead[array], plain[array], err_msg=array)
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_actions_come_from_weights_one_update_old(name, tmp_path):
+    """The oracle takes the steps in the compiled program, and learns from those of the update before."""
+    continuous = name == "sac"
+    ahead = train_ahead(name, WalkOnHost(continuous=continuous), folder=tmp_path / "ahead")
+    plain = train_ahead(name, WalkOnHost(continuous=continuous), overlap=False, folder=tmp_path / "plain")
+    env = Walk(continuous)
+    agent = make_plan(spec_for(agent_of(name), env, steps=120), agent_of(name), env).agent
+
+    @jax.jit
+    def collect(agent, state, env_states):
+        key, k_noise, k_envs, _ = jax.random.split(state.key, 4)
+        noise = agent.policy_noise(state, k_noise)
+        env_states, trajectory, _ = agent.rollout.collect(env, env_states, agent.behavior(state), noise, k_envs)
+        return env_states, trajectory
+
+    @jax.jit
+    def learn(agent, state, trajectory, clock):
+        key, _, _, k_learn = jax.random.split(state.key, 4)
+        return agent.learn_from(state.replace(key=key), trajectory, None, k_learn, clock)[0]
+
+    state = agent.init(member_key(make_key(0), jnp.int32(0)), env)
+    env_states, trajectory = collect(agent, state, state.env_states)
+    for update in range(6):
+        ahead_of_it = state.replace(key=jax.random.split(state.key, 4)[0], age=state.age + 1)
+        env_states, following = collect(agent, ahead_of_it, env_states)
+        state, trajectory = learn(agent, state, trajectory, jnp.int32(update)), following
+    expected = jax.tree.leaves(agent.policy_state(state))
+    found, others = (jax.tree.leaves(result.policies.weights) for result in (ahead, plain))
+    differs = 0.0
+    for one, other, third in zip(found, expected, others, strict=True):
+        np.testing.assert_allclose(one[0], other, rtol=2e-3, atol=2e-4)
+        differs = max(differs, float(np.abs(one[0] - third[0]).max()))
+    assert differs > 1e-3  # from a run whose actions come from the newest weights
+
+
+@struct
+class SlowWalk(WalkOnHost):
+    def open(self):
+        return SlowSimulator(self)
+
+
+class SlowSimulator(WalkSimulator):
+    def step(self, action):
+        time.sleep(0.02)
+        return super().step(action)
+
+
+def test_steps_ahead_do_not_depend_on_how_long_a_step_takes_nor_on_a_stop(tmp_path, monkeypatch):
+    whole, slow, cut = (tmp_path / name for name in ("whole", "slow", "cut"))
+    train_ahead("dqn", WalkOnHost(), folder=whole, seeds=2)
+    train_ahead("dqn", SlowWalk(), folder=slow, seeds=2)
+    for array, expected in arrays_of(whole).items():
+        np.testing.assert_array_equal(arrays_of(slow)[array], expected, err_msg=array)
+    request = Request(monkeypatch)
+    request.at = 3
+    with pytest.raises(Stopped):
+        train_ahead("dqn", WalkOnHost(), folder=cut, seeds=2)
+    assert_stopped_within_a_record(cut, 3, records=1)
+    shoal.train(agent_of("dqn"), WalkOnHost(), resume=cut, **SILENT)
+    assert_same_run(cut, whole)
+
+
+def test_members_that_are_copied_go_on_with_the_steps_of_their_originals(tmp_path):
+    result = train_ahead(
+        "dqn", WalkOnHost(), seeds=4, records=4, evaluations=4, selector="pbt", folder=tmp_path / "pbt"
+    )
+    assert (np.asarray(result.curves["parent"]) >= 0).any() and np.isfinite(result.curves["loss"][-1]).all()
+
+
+def test_overlap_is_refused_where_it_would_change_nothing_or_what_is_learned(tmp_path):
+    with pytest.raises(
+        ValueError, match="overlap lets environments that Python steps .* Walk are part of the compiled"
+    ):
+        train_ahead("dqn", Walk(), folder=tmp_path / "compiled")
+    with pytest.raises(
+        ValueError, match=r"weights one update old, and ppo learns only .*newest weights.*: .*dqn, .*sac"
+    ):
+        train_ahead("ppo", WalkOnHost(), folder=tmp_path / "ppo")
+    assert not [*tmp_path.iterdir()]

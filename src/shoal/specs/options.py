@@ -138,6 +138,14 @@ class RunOptions(Options):
         is_omitted=True,
     )
 
+    overlap: bool = option(
+        False,
+        group=HOW,
+        help="step environments in Python while the agent learns, with weights one update old (agents with a replay "
+        "buffer)",
+        is_omitted=True,
+    )
+
     def __post_init__(self) -> None:
         """Raise ValueError, also for options that contradict each other."""
         from shoal.core.keys import IMPLEMENTATIONS, check_seed  # which import JAX; the help of a command does not

@@ -71,6 +71,7 @@ def train(  # noqa: PLR0913  # written out, for editors
     prng: str | None = None,
     block: int | None = None,
     devices_per_member: int | None = None,
+    overlap: bool | None = None,
     stop_at: float | None = None,
     stop_at_mean: bool | None = None,
     videos_every: int | None = None,
@@ -111,6 +112,9 @@ def train(  # noqa: PLR0913  # written out, for editors
     ends when all members have. With `stop_at_mean` the run ends when the mean over members does. `videos_every=N` makes
     a video of the best member at every Nth record. `keep_checkpoints=N` keeps the checkpoint of every Nth record beside
     the two newest ones; a resumed run may have another N, and what it kept before stays.
+
+    With `overlap=True`, environments that Python steps take the steps of the next update while the agent learns from
+    those before, so their actions come from weights one update old (agents with a replay buffer only).
 
     Everything is written to `folder`, or to a new folder under `root` ("runs"). `resume="runs/x"` continues a run that
     was stopped; other arguments must then agree with it. `trust_source=True` executes the code that the run folder or a

@@ -5,13 +5,14 @@ environments. Members are trained one after the other, so a member does not depe
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from shoal.core.agent import Agent, AgentState, Metrics
+from shoal.core.agent import AgentState, Metrics
 from shoal.core.env import Key, State, Transition
 from shoal.core.form import CPU, chosen, in_form, using
 from shoal.core.keys import stream
@@ -36,6 +37,7 @@ class HostMember(Struct):
     state: AgentState
     alive: Any
     episodes: Episodes
+    pending: Any = None  # with `overlap`: the `Collected` from which the next update learns
 
 
 @struct
@@ -46,6 +48,14 @@ class StandingStill(Wrapper):
         """Return the state as it is."""
         del action, noise
         return state, jnp.float32(0), jnp.bool_(False), {}
+
+
+class Collected(NamedTuple):
+    """The steps of one update, and what there is after them."""
+
+    trajectory: Trajectory
+    env_states: EnvStates
+    carry: Any  # [E], of a recurrent policy
 
 
 class RolloutInputs(NamedTuple):
@@ -65,7 +75,10 @@ class HostPopulation:
         self.stop_signal = 0  # as in `Population`; here there is no other process
         self.members: list[Member] = []
         self.envs: list[HostEnvs] = []
+        self._pending: list[Collected | None] = []  # of each member, with `overlap`
         self._totals: list[Metrics] = []  # of each member since the last record; empty before the first update
+        self._learner = ThreadPoolExecutor(1, "learner")  # starts its thread at the first use, with `overlap`
+        self._compiled_learn: Any = None
         self.notes: list[str] = []  # sentences for the user about environments that could not be restored
         self.set_roster(plan.roster)
         form = chosen(jax.default_backend())  # members are trained one at a time
@@ -90,6 +103,7 @@ class HostPopulation:
         self.close()
         slots = range(self.plan.members)
         self.members, self.envs = [None] * len(slots), [None] * len(slots)  # type: ignore[list-item]  # filled below
+        self._pending = [None] * len(slots)
         for m in slots:
             self._begin_member(m)
 
@@ -134,7 +148,7 @@ class HostPopulation:
 
         Raises RuntimeError if the environment cannot be brought to the state of the original's.
         """
-        originals = [(member, envs.episodes) for member, envs in zip(self.members, self.envs, strict=True)]
+        originals = [*zip(self.members, [envs.episodes for envs in self.envs], self._pending, strict=True)]
         self.set_roster(roster)
         if not originals:
             return  # no member has begun
@@ -144,7 +158,7 @@ class HostPopulation:
             elif source[m] == REST:
                 self.members[m] = self.members[m].replace(alive=jnp.asarray(False))
             else:
-                member, episodes = originals[source[m]]
+                member, episodes, self._pending[m] = originals[source[m]]
                 self._copy_member(m, member, episodes, new_episodes)
 
     def set_roster(self, roster: Roster) -> None:
@@ -159,8 +173,8 @@ class HostPopulation:
     def to_host(self) -> HostMember:
         """Return all members on the host, with everything that is needed to continue training: leaves [M, ...]."""
         rows = [
-            HostMember(member.state, member.alive, envs.episodes)
-            for member, envs in zip(self.members, self.envs, strict=True)
+            HostMember(member.state, member.alive, envs.episodes, pending)
+            for member, envs, pending in zip(self.members, self.envs, self._pending, strict=True)
         ]
         return self._one_by_one.gather(rows, len(rows))
 
@@ -170,6 +184,7 @@ class HostPopulation:
         self.set_roster(roster)
         rows = self._one_by_one.spread(members)
         self.members = [Member(*jax.device_put((row.state, jnp.asarray(row.alive)))) for row in rows]
+        self._pending = [jax.device_put(row.pending) for row in rows]
         self.envs = [self._open(m) for m in range(len(rows))]
         lost = sum(
             len(envs.restore(row.episodes, _in_numpy(row.state.env_states)))
@@ -188,7 +203,10 @@ class HostPopulation:
         members = jax.eval_shape(begin_all, self._agents, self._envs, self.roster.seed_index, self.key)
         one = Episodes.none(self._env(0), self.plan.agent.rollout.num_envs, (0, 0, 0))
         episodes = jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.plan.members, *x.shape), x.dtype), one)
-        return HostMember(members.state, members.alive, episodes)
+        pending = None
+        if self.plan.spec.overlap:
+            pending = jax.eval_shape(jax.vmap(one_rollout), self._agents, self._envs, members.state)
+        return HostMember(members.state, members.alive, episodes, pending)
 
     def close(self) -> None:
         """End the environments. The members can still be read."""
@@ -204,23 +222,44 @@ class HostPopulation:
 
     def _train(self, m: int, total: Metrics, clock: int, updates: int) -> Metrics:
         """Train a member, and return the metrics of these updates added to `total`."""
-        of_member, envs = self._agent(m), self.envs[m]
+        of_member = self._agent(m)
         for update in range(updates if self.members[m].alive else 0):
-            state = self.members[m].state
-            agent = of_member.at(jnp.asarray(state.age))
-            inputs = self._inputs(agent, state)
-            trajectory, carry = self._roll_out(agent, state, inputs, envs)
-            arguments = (self.members[m], total, agent, np.int32(clock + update), trajectory, envs.env_states(), carry)
-            self.members[m], total = self._learn(*arguments)
+            member, pending = self.members[m], self._pending[m]
+            collected = self._roll_out(m, of_member, member.state) if pending is None else pending
+            agent = of_member.at(jnp.asarray(member.state.age))
+            learn = self._learn if pending is None else self._begin_to_learn
+            self.members[m], total = learn(member, total, agent, np.int32(clock + update), *collected)
+            if pending is not None:
+                self._pending[m] = self._roll_out_ahead(m, of_member, member.state, pending)
             if not self.members[m].alive:
                 break
         return total
 
-    def _roll_out(
-        self, agent: Agent, state: AgentState, inputs: RolloutInputs, envs: HostEnvs
-    ) -> tuple[Trajectory, Any]:
-        """Take the steps of one update: (trajectory, the recurrent carry after it)."""
-        carry = inputs.carry
+    def _begin_to_learn(self, *arguments: Any) -> tuple[Member, Metrics]:
+        """Call `learn` so that the environments can step until its results, which are returned at once, are there.
+
+        A CPU runs the programs that one thread has started one after the other, so another thread starts this one.
+        """
+        if self._compiled_learn is None:  # here, because the settings of JAX in a block hold for its thread only
+            self._compiled_learn = self._learn.lower(*arguments).compile()
+        return self._learner.submit(self._compiled_learn, *arguments).result()
+
+    def _roll_out_ahead(self, m: int, of_member: Any, state: AgentState, pending: Collected) -> Collected:
+        """Take the steps of the next update with the weights of `state`, which has not learned from `pending` yet.
+
+        Noise and schedules are those of the next update, as without `overlap`.
+        """
+        ahead = state.replace(key=jax.random.split(state.key, 4)[0], age=state.age + 1)
+        collected = self._roll_out(m, of_member, ahead, pending)
+        member = self.members[m]
+        self.members[m] = member.replace(state=member.state.replace(env_states=collected.env_states))
+        return collected
+
+    def _roll_out(self, m: int, of_member: Any, state: AgentState, before: Collected | None = None) -> Collected:
+        """Take the steps of one update. A recurrent policy goes on from `before`, or else from what `state` has."""
+        agent, envs = of_member.at(jnp.asarray(state.age)), self.envs[m]
+        inputs = self._inputs(agent, state)
+        carry = inputs.carry if before is None else before.carry
 
         def act_on_step(obs: Any, mask: Any, t: int) -> tuple[Any, Any]:
             nonlocal carry
@@ -234,7 +273,7 @@ class HostPopulation:
 
         sizes = agent.rollout
         trajectory = envs.collect(act_on_step, sizes.num_steps, sizes.final_slots, forget)
-        return trajectory, carry
+        return Collected(trajectory, envs.env_states(), carry)
 
     def _no_metrics(self, m: int) -> Metrics:
         def one_update(agent: Any, env: Any) -> Metrics:
@@ -251,6 +290,9 @@ class HostPopulation:
         self.envs[m] = self._open(m)
         self.envs[m].begin()
         self.members[m] = member.replace(state=member.state.replace(env_states=self.envs[m].env_states()))
+        if self.plan.spec.overlap:
+            self._pending[m] = collected = self._roll_out(m, self._agent(m), self.members[m].state)
+            self.members[m] = member.replace(state=member.state.replace(env_states=collected.env_states))
 
     def _copy_member(self, m: int, member: Member, episodes: Any, new_episodes: bool) -> None:
         key, occupant = stream(self.key, "turnover"), jnp.int32(max(self.roster.occupant[m], 0))
@@ -288,6 +330,15 @@ def rollout_inputs(agent: Any, state: AgentState) -> RolloutInputs:
     """Return the policy's noise and carries of the next rollout. The key is split as `RolloutAgent.update` does."""
     _, k_noise, _, _ = jax.random.split(state.key, 4)
     return RolloutInputs(agent.policy_noise(state, k_noise), *agent.actor_carries(state))
+
+
+def one_rollout(agent: Any, env: Any, state: AgentState) -> Collected:
+    """Return a rollout of an environment that stands still, for the shapes of what Python collects."""
+    noise, carry, first_carry = rollout_inputs(agent, state)
+    env_states, trajectory, carry = agent.rollout.collect(
+        StandingStill(env), state.env_states, agent.behavior(state), noise, state.key, carry, first_carry, agent.scan
+    )
+    return Collected(trajectory.replace(info={}, env=None, num_first_states=agent.rollout.num_steps), env_states, carry)
 
 
 def act(agent: Any, state: AgentState, noise: Any, carry: Any, obs: Any, mask: Any, t: Any) -> tuple[Any, Any, Any]:

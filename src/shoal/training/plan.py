@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from shoal.agents.replay_agent import ReplayAgent
 from shoal.core.agent import Agent, both_ends
 from shoal.core.env import Env, check_fields, episode_limit
 from shoal.core.errors import Unsuited
@@ -278,6 +279,8 @@ def make_plan(
             split=split,
         ),
     )
+    if spec.overlap:
+        _check_overlap(plan)
     if selector is not None:
         selector.check(schedule_of(plan))
         if spec.stop_at is not None and not spec.stop_at_mean:
@@ -364,6 +367,21 @@ def _split(one: AgentEnv, spec: RunSpec) -> Split | None:
             f"devices_per_member={spec.devices_per_member} splits the environments of {spec.agent}, but {error} Agents "
             f"that can: {', '.join(able)}."
         ) from None
+
+
+def _check_overlap(plan: Plan) -> None:
+    """Raise ValueError if steps and learning cannot overlap: for a compiled environment, or an on-policy agent."""
+    if not needs_host(plan.env):
+        raise ValueError(
+            f"overlap lets environments that Python steps go on while the agent learns, and the steps of "
+            f"{plan.spec.env_name} are part of the compiled program: leave it out."
+        )
+    if not isinstance(plan.agent, ReplayAgent):
+        able = [name for name, entry in AGENTS.items() if issubclass(entry.cls, ReplayAgent)]
+        raise Unsuited(
+            f"overlap takes steps with weights one update old, and {plan.spec.agent} learns only from steps of its "
+            f"newest weights. Agents that learn from a replay buffer can: {', '.join(able)}."
+        )
 
 
 def _check_count(updates: int, steps_per_update: int) -> None:
