@@ -16,7 +16,8 @@ from shoal.specs.roster import first_roster
 from shoal.specs.selector import FRESH, Schedule, Standing, UserChoices
 from shoal.specs.settings import AgentEnv
 from shoal.studies import evolution
-from shoal.studies.evolution import _varied, evolve
+from shoal.studies.evolution import evolve
+from shoal.studies.evolution_request import _varied
 from shoal.training.generations import fitness_of, fitness_of_generations
 from shoal.training.jobs import job_from_spec, job_to_resume
 

@@ -185,19 +185,38 @@ def run_job(
 
     Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.check_same_run`).
     """
-    trackers = run_sinks(track, folder, job.spec, resume=resume, within=within)
-    all_sinks = [*sinks, *([FigureSink(plan, folder)] if figures else []), *trackers]  # trackers send the figures
     with leading(group(), folder):
-        if resume:
-            folder.check_writable()
-        else:
-            folder.create()
-        run = Run(plan, folder, all_sinks, group())
-        for note in job.notes:
-            run.sinks.say(note)
+        run = make_run(job, plan, folder, resume=resume, figures=figures, sinks=sinks, track=track, within=within)
         if store is not None:
             store.lend(run)
         run.train(resume=resume)
         if store is not None:
             store.take_back(run)
     return Result(folder.path, job.agent, job.env)
+
+
+def make_run(
+    job: Job,
+    plan: Plan,
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    figures: bool = True,
+    sinks: Sequence[Sink] = (),
+    track: Track = None,
+    within: Path | None = None,
+) -> Run:
+    """Make the folder of a planned job, or check that it can be written, and return the run. Nothing is compiled.
+
+    The parameters are those of `run_job`.
+    """
+    trackers = run_sinks(track, folder, job.spec, resume=resume, within=within)
+    all_sinks = [*sinks, *([FigureSink(plan, folder)] if figures else []), *trackers]  # trackers send the figures
+    if resume:
+        folder.check_writable()
+    else:
+        folder.create()
+    run = Run(plan, folder, all_sinks, group())
+    for note in job.notes:
+        run.sinks.say(note)
+    return run

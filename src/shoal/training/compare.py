@@ -14,7 +14,7 @@ from shoal.training.comparison import Cell, Comparison, Environment, Group, env_
 from shoal.training.folder import locate
 from shoal.training.generations import is_evolution
 from shoal.training.records import member_scores
-from shoal.training.references import RANGE, Reference, read_references, reference_for
+from shoal.training.references import RANGE, Reference, range_of, read_references, reference_for
 from shoal.training.result import Result
 from shoal.training.suite_folder import expanded
 
@@ -209,12 +209,10 @@ def _are_alike(runs: Sequence[Result]) -> bool:
 
 
 def _range(scores: np.ndarray, name: str, own: Mapping[str, Any]) -> Reference:
-    known = scores[np.isfinite(scores)]
-    if not known.size:
+    if not np.isfinite(scores).any():
         raise ValueError(f"no run has a finite score in {name}: leave it out.")
-    low, high = float(known.min()), float(known.max())
-    about = f"the lowest and the highest score of these runs, {low:.4g} and {high:.4g}{did_you_mean(name, own)}"
-    return Reference(low, high if high > low else low + 1, about)
+    found = range_of(scores, "score of these runs")
+    return found._replace(about=found.about + did_you_mean(name, own))
 
 
 def _group(

@@ -16,7 +16,7 @@ from shoal.core.struct import hyper_fields, info_of
 from shoal.specs.describe import build, describe, name_of
 from shoal.specs.options import GIVEN, MAY_CHANGE
 from shoal.specs.points import from_members, from_samples, from_settings
-from shoal.specs.selector import UserChoices
+from shoal.specs.selector import Selector, UserChoices
 from shoal.specs.settings import AgentEnv, apply, join, separate
 from shoal.specs.sources import with_sources, with_trusted_files
 from shoal.specs.spec import (
@@ -61,9 +61,20 @@ class Job:
         """The agent and the environment of the first setting."""
         return apply(self.pair, built(first_setting(self.spec)))
 
-    def plan(self, devices: int = 0, memory_limit_gb: float = 0, *, resume: bool = False) -> Plan:
-        """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError if the run cannot work."""
-        plan = make_plan(self.spec, pair=self.pair, devices=devices, memory_limit=bytes_of(memory_limit_gb))
+    def plan(
+        self,
+        devices: int = 0,
+        memory_limit_gb: float = 0,
+        *,
+        resume: bool = False,
+        selector: Selector | None = None,
+    ) -> Plan:
+        """Return the plan of the run. Nothing is compiled. Raises ValueError or TypeError if the run cannot work.
+
+        `selector` replaces that of the spec, where it has a source that no file can hold.
+        """
+        limits: Any = {"devices": devices, "memory_limit": bytes_of(memory_limit_gb)}
+        plan = make_plan(self.spec, pair=self.pair, selector=selector, **limits)
         group().refuse(plan.members, devices)
         if self.spec.init and not resume:  # raises ValueError if they do not fit
             group().shared("its first policies", lambda: first_policies(plan) is not None)

@@ -82,6 +82,7 @@ class Run:
         self._pieces = Pieces()
         self._seconds_before = 0.0  # from the start of the run to the checkpoint that it resumes from
         self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
+        self.stop = StopRequest()  # the one that `train` listens to
 
     def train(self, *, resume: bool = False) -> dict[str, Any]:
         """Train to the end and return the summary.
@@ -115,13 +116,12 @@ class Run:
         again = f"shoal train --resume {self.folder.path}"
         complete = f"stopped after training was complete. To draw the figures: {again}"
         with stop_requests(self.sinks.say, self._pieces.until_saved) as stop:
+            self.stop = stop
             while self.step(stop):
                 if self._must_stop(stop) and not self.is_over:
                     self.records.save_whole(self.folder)
                     raise Stopped(f"stopped. Continue with: {again}", stop.signal)
-            self.records.save_whole(self.folder)
-            summary = self.summary()
-            self.folder.write_json("summary.json", summary)
+            summary = self.write_summary()
             if stop.is_set():  # raised even though the run is complete: more runs may be waiting in this process
                 raise Stopped(complete, stop.signal)
         with stopped_at_once(complete):
@@ -210,6 +210,13 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Return the summary of the run so far, with the times of this process."""
         return summary_of(self.plan, self.state, self.records, time.perf_counter() - self.started)
+
+    def write_summary(self) -> dict[str, Any]:
+        """Write the curves whole, and `summary.json`; return the summary."""
+        self.records.save_whole(self.folder)
+        summary = self.summary()
+        self.folder.write_json("summary.json", summary)
+        return summary
 
     def policies(self) -> Any:
         """Return the policies of all members as they are now: NumPy leaves [M, ...]."""

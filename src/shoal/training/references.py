@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
 import shoal.envs
 from shoal.core.registry import ENVS
 from shoal.specs.describe import describe_fields
@@ -35,6 +38,17 @@ class Reference(NamedTuple):
     def normalized(self, returns: Any) -> Any:
         """Return (returns - low) / (high - low)."""
         return (returns - self.low) / (self.high - self.low)
+
+
+def range_of(scores: Float[np.ndarray, "N"], about: str) -> Reference:
+    """Return the reference whose ends are the lowest and the highest finite score: 0 and 1 if there is none.
+
+    `about` is the noun for the scores. Where all are equal, all are normalized to 0.
+    """
+    known = scores[np.isfinite(scores)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    words = f"the lowest and the highest {about}, {low:.4g} and {high:.4g}"
+    return Reference(low, high if high > low else low + 1, words)
 
 
 def read_references(path: Path | str) -> dict[str, dict[str, float]]:
