@@ -38,6 +38,12 @@ MISTAKES = {
     "evolve ppo CartPole-v1 --vary clip --learning-rate 1e-3,1e-2": "evolve takes one value for each hyperparameter",
     "evolve ppo CartPole-v1 --vary clip --fitness best": "--fitness 'best' is unknown: choose whole or final",
     "evolve --resume runs/none --generations 3": "leave generations out",
+    "evolve --resume runs/none --held-out CartPole-v1": "leave held-out out",
+    "evolve ppo --envs CartPole-v1,Acrobo-v1 --vary clip": "Did you mean Acrobot-v1?",
+    "evolve ppo --envs CartPole-v1,CartPole-v1 --vary clip": "CartPole-v1 is given twice: name each environment once",
+    "evolve ppo Acrobot-v1 --envs CartPole-v1 --vary clip": "env and envs both name environments",
+    "evolve ppo --envs CartPole-v1,Acrobot-v1 --vary clip --env.gravity 5": "name an environment first",
+    "evolve ppo CartPole-v1 --vary env.gravity=5..15 --held-out Acrobot-v1": "fields of the environment cannot be set",
     "evolve value-loss --generatons 3": "Did you mean --generations?",
     "train ppo CartPole-v1 --found runs/none": "runs/none",
 }
@@ -75,3 +81,23 @@ def test_an_evolution_from_start_to_figures(capsys, monkeypatch, tmp_path):
     assert say(capsys, "plot", "runs/small")[1].split() == [
         f"runs/small/figures/{name}" for name in ("fitness.png", "surrogate.png")
     ]
+
+
+def test_an_evolution_over_environments_prints_how_it_transfers(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = "--envs Blackjack-v1,Taxi-v4 --held-out FrozenLake-v1 --vary learning_rate --preset none --generations 1"
+    tiny = "--candidates 4 --seeds 1 --steps 1000 --records 1 --test-seeds 2 --name both"
+    status, out = say(capsys, "evolve", "q-learning", *words.split(), *tiny.split())[:2]
+    lines = out.splitlines()
+    table = lines[lines.index(next(line for line in lines if line.startswith("environment"))) + 2 :]
+    assert status == 0 and [line.split()[0] for line in table[:4]] == [
+        "Blackjack-v1",
+        "Taxi-v4",
+        "FrozenLake-v1",
+        "mean",
+    ]
+    assert "held out" in table[2] and "[" not in table[2]  # two seeds have no interval
+    assert "FrozenLake-v1: 0 and 1 are random play 0.0155, the return at which it is solved 0.7" in table
+    assert say(capsys, "evolve", "--resume", "runs/both")[1].splitlines()[-9:] == lines[-9:]
+    assert "in which no run goes on alone: continue all" in refused(capsys, "train", "--resume", "runs/both")
+    assert say(capsys, "report", "runs/both")[0] == 0

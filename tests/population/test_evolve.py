@@ -18,7 +18,7 @@ from shoal.specs.settings import AgentEnv
 from shoal.studies import evolution
 from shoal.studies.evolution import evolve
 from shoal.studies.evolution_request import _varied
-from shoal.training.generations import fitness_of, fitness_of_generations
+from shoal.training.generations import fitness_of, fitness_of_generations, mean_normalized
 from shoal.training.jobs import job_from_spec, job_to_resume
 
 RATE = ("learning_rate", 1e-4, 1e-2, "log")
@@ -314,3 +314,54 @@ def test_numbers_need_no_range_where_the_field_declares_one():
     bound.check(Schedule(64, (10, 20, 30, 40, 50), of_run, 40, 50))
     with pytest.raises(ValueError, match=r"every training run needs 5 records \(1 x 5\), and one of 4 steps has 4"):
         bound.check(Schedule(64, (1, 2, 3, 4), (False,) * 4, 0, 0))
+
+
+def test_environments_count_equally_whatever_their_scales():
+    # Candidate 0 is best in the first environment, whose returns are a thousandth of those in the second one.
+    fitness = np.asarray([[0.9, 0.1, 0.5], [500.0, 700.0, np.nan]])
+    envs = (("small", 0.0, 1.0), ("large", 0.0, 1000.0))
+    np.testing.assert_allclose(mean_normalized(fitness, envs), [(0.9 + 0.5) / 2, (0.1 + 0.7) / 2, np.nan])
+    # Without references: 0.1 to 0.9 and 500 to 700 are normalized to 0 and 1, in each environment.
+    np.testing.assert_allclose(mean_normalized(fitness, (("small",), ("large",))), [0.5, 0.5, np.nan])
+    # An environment in which all candidates are equal, or all failed, changes no rank, or lets all fail.
+    same = np.asarray([[0.9, 0.1, 0.5], [7.0, 7.0, 7.0]])
+    np.testing.assert_allclose(mean_normalized(same, (("small",), ("large",))), [0.5, 0.0, 0.25])
+    assert np.isnan(mean_normalized(np.asarray([[1.0, 2.0], [np.nan, np.nan]]), (("a",), ("b",)))).all()
+
+
+def test_the_search_follows_the_fitness_in_all_environments():
+    envs = (("small", 0.0, 1.0), ("large", 0.0, 1000.0))
+    returns = np.asarray([[0.9, 0.1, 0.5, 0.3], [500.0, 700.0, 100.0, 600.0]])
+    expected = returns[0] / 2 + returns[1] / 2000  # by hand: 0.7, 0.4, 0.3, 0.45
+    made = Evolve(vary=(RATE,), seeds=1, learning_rate=0.01, optimizer="sgd", shaping="none")
+    shared = made.replace(envs=envs).with_source(lambda generation: [(own[None], np.ones(4, bool)) for own in returns])
+    state, _ = made.begin(standing(np.zeros((1, 4))).roster, make_key(0))
+    alone, _ = made.select(state, standing([expected]), make_key(1))
+    after, turnover = shared.select(state, standing([returns[1]]), make_key(1))
+    np.testing.assert_allclose(after["search"].mean, alone["search"].mean, rtol=1e-6)
+    assert turnover.notes[0].endswith("fitness 0.4625 (0.3 to 0.7); mean returns: small 0.45, large 475")
+    assert not shared.is_repeatable and made.is_repeatable
+    bound = shared.bind(shoal.PPO(), make("CartPole-v1"), UserChoices())
+    assert bound.source is shared.source and bound.envs == envs
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_candidate_that_fails_in_one_environment_counts_as_the_worst(segments):
+    alive = np.asarray([True, False, True, True])
+    trained = [(np.ones((1, 4)), np.ones(4, bool)), (np.asarray([[5.0, np.nan, 7.0, 9.0]]), alive)]
+    options = {"segments": segments, "fitness": "final", "shaping": "ranks", "optimizer": "sgd"}
+    made = Evolve(vary=(RATE,), seeds=1, strategy="Open_ES" if segments == 1 else "PersistentES", **options)
+    shared = made.replace(envs=(("a",), ("b",))).with_source(lambda generation: trained)
+    state, _ = made.begin(standing(np.zeros((1, 4))).roster, make_key(0))
+    if segments == 1:
+        alone, _ = made.select(state, standing([[0.0, -1.0, 1.0, 2.0]]), make_key(1))  # the same ranks
+    else:  # before the last segment, all that have not failed have a fitness of 0
+        alone, _ = made.replace(fitness="whole").select(state, standing([[0.0, -1.0, 0.0, 0.0]]), make_key(1))
+    after, turnover = shared.select(state, standing(np.ones((1, 4))), make_key(1))
+    np.testing.assert_allclose(after["search"].mean, alone["search"].mean, rtol=1e-6)
+    assert "1 failed" in turnover.notes[0]
+
+
+def test_a_part_of_a_shared_evolution_has_no_run_of_its_own():
+    with pytest.raises(ValueError, match="evolution over a, b, in which no run goes on alone: continue all with"):
+        Evolve(vary=(RATE,), envs=(("a",), ("b", 0, 1))).check(Schedule(4, (10,), (False,), 0, 5))

@@ -1,5 +1,6 @@
 """A run with a selector that is killed with SIGKILL at any moment resumes, and ends with the same bits."""
 
+import json
 import os
 import random
 import signal
@@ -18,6 +19,9 @@ RUN += ["--selector.vary", "learning_rate,env.step_reward=-2..-0.5"]
 EVOLVE = ["evolve", "q-learning", "CliffWalking-v1", "--vary", "learning_rate,env.step_reward=-2..-0.5"]
 EVOLVE += ["--num-steps", "32", "--env.max-steps", "8", "--steps", "256", "--records", "4", "--generations", "10"]
 EVOLVE += ["--candidates", "4", "--seeds", "2", "--no-figures", "--no-progress"]
+SEVERAL = ["evolve", "q-learning", "--envs", "Blackjack-v1,Taxi-v4", "--vary", "learning_rate", "--preset", "none"]
+SEVERAL += ["--steps", "1000", "--records", "2", "--generations", "10", "--candidates", "4", "--seeds", "2"]
+SEVERAL += ["--test-seeds", "2", "--no-figures", "--no-progress"]
 LINES = {
     "pbt": ["train", *RUN, "--selector", "pbt"],
     "pb2": ["train", *RUN, "--selector", "pb2", "--selector.memory", "5"],
@@ -25,6 +29,7 @@ LINES = {
     "random": ["train", *RUN, "--selector", "random", "--selector.every", "3"],
     "evolve": EVOLVE,
     "evolve in segments": [*EVOLVE, "--strategy", "PersistentES", "--segments", "2", "--sigma-decay", "0.9"],
+    "evolve in two environments": SEVERAL,
 }
 
 
@@ -39,8 +44,14 @@ def finish(*words):
 
 
 def contents(folder):
-    """Everything that a finished run leaves except times: the arrays of its checkpoint, its curves, what it found."""
-    found = {"found": (folder / "found.json").read_text()} if (folder / "found.json").exists() else {}
+    """Everything that a finished run leaves except times: the arrays of its checkpoint, its curves, what it found.
+
+    Of an evolution over several environments also that of the other runs, and how it transfers.
+    """
+    others = {f"{path.name}/{part}": value for path in folder.glob("envs/*") for part, value in contents(path).items()}
+    if others:
+        others["transfer"] = str(json.loads((folder / "summary.json").read_text())["transfer"])
+    found = others | {"found": (folder / "found.json").read_text()} if (folder / "found.json").exists() else {}
     for part in ("learners.npz", "run.npz", "policies.npz"):
         with np.load(checkpoint.newest(folder / "checkpoints") / part) as file:
             found |= {f"{part}/{name}": file[name] for name in file}

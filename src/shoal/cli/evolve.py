@@ -4,18 +4,19 @@ import argparse
 from typing import Any
 
 from shoal.cli.options import add_agent, add_env, add_options, given
-from shoal.cli.parser import COMMAS_OUTSIDE, Line, Named, Parser, real_number, whole_number
+from shoal.cli.parser import COMMAS_OUTSIDE, Line, Named, Parser, full_path, real_number, whole_number
 from shoal.cli.tracking import add_tracking, tracking_in
 
 OF_RUN = ("preset", "seed", "found", "block", "root")
 OF_STRATEGY = ("strategy", "fitness", "optimizer", "shaping", "sigma", "sigma_decay", "segments", "rate", "minimize")
-NEW = ("agent", "env", "vary", "name")  # with those above, what --resume refuses
+OF_ENVS = ("held_out", "test_seeds")
+NEW = ("agent", "env", "vary", "name", "envs", *OF_ENVS)  # with those above, what --resume refuses
 COMMON = ("figures", "progress", "devices", "memory_limit_gb", "trust_source")
 
 
 def evolve_parser() -> Parser:
     """The options of the command; the fields of agent and environment are flags too."""
-    usage = "EXPERIMENT | AGENT ENV --vary PATHS [options] [hyperparameters]"
+    usage = "EXPERIMENT | AGENT ENV --vary PATHS | AGENT --envs ENV,ENV --vary PATHS [options] [hyperparameters]"
     parser = Parser("evolve", evolve, usage, named=_named, opens_run=True)
     add_agent(parser, "or an experiment")
     add_env(parser)
@@ -34,6 +35,13 @@ def evolve_parser() -> Parser:
     add_options(what, seeds="members of each candidate (default 2)", steps=steps, found=about)
     what.add_argument("--fitness", choices=("whole", "final"), help="mean return over the whole training or at its end")
     what.add_argument("--minimize", action="store_const", const=True, help="search for the smallest return")
+    several = parser.add_argument_group("several environments")
+    about = "in the place of ENV: train every candidate in each of these; its fitness is the mean of normalized returns"
+    several.add_argument("--envs", type=_names, metavar="ENV,ENV", help=about)
+    about = "environments in which only what was found is tested, beside the values of the start"
+    several.add_argument("--held-out", type=_names, metavar="ENV,ENV", help=about)
+    about = "of each run of this test, in all of these environments (default 8; 0: no test)"
+    several.add_argument("--test-seeds", type=whole_number, metavar="N", help=about)
     how = parser.add_argument_group("the strategy")
     how.add_argument("--strategy", metavar="NAME", help="a strategy of evosax (default Open_ES)")
     how.add_argument("--sigma", type=real_number, metavar="X", help="standard deviation of the candidates")
@@ -59,12 +67,12 @@ def evolve(line: Line) -> None:
       shoal evolve value-loss --generations 20 --candidates 16 --name small
       shoal evolve ppo CartPole-v1 --vary value_loss=residual,learning_rate,value_coef --steps 50_000
       shoal evolve ppo CartPole-v1 --vary "learning_rate=log(1e-4,1e-1)" --fitness final --strategy CMA_ES
+      shoal evolve ppo --envs CartPole-v1,Acrobot-v1 --held-out MountainCar-v0 --vary value_loss=residual
       shoal evolve --resume runs/value-loss
       shoal train ppo Acrobot-v1 --found runs/value-loss           train with what was found
     """
     from shoal.population.experiments import SIZES, experiments
     from shoal.studies.evolution import evolve as run
-    from shoal.studies.runs import train
 
     options = line.options
     common = {**given(options, *COMMON), "track": tracking_in(options)}
@@ -72,7 +80,7 @@ def evolve(line: Line) -> None:
         for name, value in given(options, *NEW, *OF_RUN, *SIZES, *OF_STRATEGY).items():
             if value != "":
                 raise ValueError(f"--resume continues {options.resume} as it is: leave {name.replace('_', '-')} out.")
-        _print(train(resume=options.resume, **common))
+        _print(run(resume=options.resume, **common))
         return
     if not options.agent:
         from shoal.cli.table import table
@@ -94,8 +102,8 @@ def evolve(line: Line) -> None:
         fields=line.agent.fixed,
         env_fields=line.env.fixed,
         options=strategy,
-        name=options.name or ("" if options.env else options.agent),
-        **given(options, *SIZES, *OF_RUN),
+        name=options.name or ("" if options.env or options.envs else options.agent),
+        **given(options, "envs", *OF_ENVS, *SIZES, *OF_RUN),
         **common,
     )
     _print(result)
@@ -117,8 +125,13 @@ def _named(options: argparse.Namespace) -> Named:
         return {}
     if not options.env and options.agent in experiments():
         experiment = experiments()[options.agent]
-        return {"agent": experiment.agent, "env": experiment.env}
-    return {"agent": options.agent, "env": options.env} if options.env else {}
+        return {"agent": experiment.agent, "env": "" if options.envs else experiment.env}
+    return {"agent": options.agent, "env": options.env} if options.env or options.envs else {}
+
+
+def _names(text: str) -> list[str]:
+    """Return names that are separated by commas."""
+    return [full_path(name) for name in filter(None, text.split(","))]
 
 
 def _vary(texts: list[str] | None) -> dict[str, Any] | None:
@@ -145,6 +158,7 @@ def _report(result: Any) -> str:
     from shoal.cli.table import table
     from shoal.core.struct import Struct
     from shoal.training.generations import fitness_of_generations
+    from shoal.training.transfer import TRANSFER, TRANSFER_HEAD, cells_of, references_of
 
     scored = {
         g: row[np.isfinite(row)] for g, row in enumerate(fitness_of_generations(result)) if np.isfinite(row).any()
@@ -166,4 +180,6 @@ def _report(result: Any) -> str:
         f"found: {found}",
         f"to train with it: shoal train ... --found {result.folder}",
     ]
+    if rows := result.summary.get("transfer"):
+        lines += ["", TRANSFER, table(TRANSFER_HEAD, [*cells_of(rows)]), *references_of(rows), ""]
     return "\n".join([*lines, f"{result.folder}"])

@@ -7,7 +7,7 @@ Every generation, each of P candidates is trained with K seeds from the beginnin
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from shoal.core.agent import Agent, check_choices, check_counts
 from shoal.core.env import Env, Key
 from shoal.core.kinds import fitted
 from shoal.core.ranges import Range
-from shoal.core.struct import Number, Struct, hyper, static, struct
+from shoal.core.struct import FieldInfo, Number, Struct, hyper, static, struct
 from shoal.ops.evolution import OPTIMIZERS, SHAPINGS, Evolution
 from shoal.population.search_space import SearchSpace
 from shoal.population.varying import read_range
@@ -29,9 +29,11 @@ from shoal.specs.points import check_read
 from shoal.specs.roster import Roster
 from shoal.specs.selector import FRESH, Schedule, Selector, Standing, Turnover, UserChoices
 from shoal.specs.settings import AgentEnv, get
-from shoal.training.generations import fitness_of, is_last_segment
+from shoal.training.generations import fitness_of, is_last_segment, mean_normalized
 
 FITNESSES = ("whole", "final")
+# From a generation to its training returns [R, M], and which members are alive [M], in every environment.
+Source = Callable[[int], Sequence[tuple[np.ndarray, np.ndarray]]]
 
 
 @struct
@@ -51,6 +53,10 @@ class Evolve(Selector):
     segment of the training run. In the next generation every member continues its training with another candidate; one
     in which no episode ended in a segment keeps its last return. These strategies add up the fitness of all segments,
     so with "final" the fitness is 0 in all but the last.
+
+    `envs` are the environments of an evolution over several of them, which `shoal.evolve(envs=...)` runs: (name, return
+    that is normalized to 0, return that is normalized to 1) or (name,) for each. The fitness of a candidate is then the
+    mean of its normalized returns. For (name,) the lowest and the highest candidate of each generation have 0 and 1.
     """
 
     learning_rate: Number = hyper(0.02, valid=(0, 100), help="of the strategy's optimizer; no effect if it has none")
@@ -67,6 +73,11 @@ class Evolve(Selector):
     strategy: str = static("Open_ES")
     optimizer: str = static("default", choices=OPTIMIZERS)
     shaping: str = static("default", choices=SHAPINGS)
+    envs: tuple = static(
+        (), help="names and references of the environments; none: the fitness is the return of the run"
+    )
+
+    source: Any = FieldInfo(static=True).field(None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -75,6 +86,17 @@ class Evolve(Selector):
         fitted("vary", [path for path, *_ in self.vary], Sequence[str])
         if not self.vary:
             raise ValueError("vary is empty: name what evolves, as in vary=(('learning_rate',), ('clip', 0.1, 0.3)).")
+
+    def with_source(self, source: Source) -> "Evolve":
+        """Return the selector with the source of the returns in all `envs`, which `spec.json` does not hold."""
+        fed = self.replace()
+        object.__setattr__(fed, "source", source)  # no field of `__init__`, so that it is never described
+        return fed
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the fitness follows from the run alone, and not from those in other environments."""
+        return not self.envs
 
     @property
     def ends_run(self) -> bool:
@@ -97,10 +119,16 @@ class Evolve(Selector):
         vary = tuple(_with_range(setting, *item) for item in self.vary)
         if self.segments > 1:  # members go on with other candidates
             check_read(setting, (path for path, *_ in vary))
-        return self.replace(vary=vary)
+        bound = self.replace(vary=vary)
+        return bound if self.source is None else bound.with_source(self.source)
 
     def check(self, schedule: Schedule) -> None:
         """Raise ValueError if sizes do not fit each other or the strategy, or if candidates would have no fitness."""
+        if self.envs and self.source is None:
+            raise ValueError(
+                f"this run is a part of an evolution over {', '.join(name for name, *_ in self.envs)}, in which no run "
+                f"goes on alone: continue all with `shoal evolve --resume` and the folder of the evolution."
+            )
         if len(schedule.steps) != self.every * self.segments:
             raise ValueError(
                 f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "
@@ -153,9 +181,13 @@ class Evolve(Selector):
         """Update the search with the fitness of this generation, and begin the next one."""
         roster, space = standing.roster, self._space(standing.roster)
         generation, members = int(state["generation"]), len(roster.seed_index)
-        fitness = measured = fitness_of(standing.returns, standing.alive, self.seeds, self.fitness)
+        trained = [(standing.returns, standing.alive)] if self.source is None else self.source(generation)
+        fitness = np.stack([fitness_of(returns, alive, self.seeds, self.fitness) for returns, alive in trained])
+        note = _in_words(fitness, self.envs)
+        fitness = mean_normalized(fitness, self.envs) if self.envs else fitness[0]
         if self.fitness == "final" and not is_last_segment(generation, self.segments):
-            failed = ~standing.alive.reshape(-1, self.seeds).all(axis=1)
+            alive = np.all([alive for _, alive in trained], axis=0)
+            failed = ~alive.reshape(-1, self.seeds).all(axis=1)
             fitness = np.where(failed, np.nan, 0.0)
         evolution = self._evolution(len(fitness), space.size)
         k_tell, k_ask = jax.random.split(key)
@@ -173,7 +205,7 @@ class Evolve(Selector):
             source=np.arange(members) if segment else np.full(members, FRESH),
             hyperparameters=self._of_members(roster, space, state["population"]),
             seed_index=self._seeds_of_run(runs, members),
-            notes=(f"generation {generation} of {self.generations}: {_in_words(measured)}",),
+            notes=(f"generation {generation} of {self.generations}: {note}",),
         )
         if generation < self.generations:
             return state, turnover
@@ -243,7 +275,18 @@ def _as_dtype_of(before: np.ndarray, value: np.ndarray) -> np.ndarray:
     return np.asarray(np.rint(value) if np.issubdtype(before.dtype, np.integer) else value, before.dtype)
 
 
-def _in_words(fitness: Float[np.ndarray, "P"]) -> str:
+def _in_words(returns: Float[np.ndarray, "E P"], envs: Sequence[Sequence[Any]]) -> str:
+    """Return the fitness of a generation in words; of several environments also the mean return in each."""
+    if not envs:
+        return _fitness_in_words(returns[0])
+    means = ", ".join(
+        f"{name} {own[np.isfinite(own)].mean() if np.isfinite(own).any() else math.nan:.4g}"
+        for (name, *_), own in zip(envs, returns, strict=True)
+    )
+    return f"{_fitness_in_words(mean_normalized(returns, envs))}; mean returns: {means}"
+
+
+def _fitness_in_words(fitness: Float[np.ndarray, "P"]) -> str:
     finite = fitness[np.isfinite(fitness)]
     failed = f", {len(fitness) - len(finite)} failed" * (len(finite) < len(fitness))
     if not len(finite):

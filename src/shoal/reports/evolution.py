@@ -6,10 +6,11 @@ import numpy as np
 
 from shoal.reports.chart import show
 from shoal.reports.facts import Facts
-from shoal.reports.markup import Html, code, pairs, render, soft, tag, with_code
+from shoal.reports.markup import Html, code, pairs, render, soft, table, tag, with_code
 from shoal.reports.page import Section
 from shoal.specs.describe import Described, describe
-from shoal.training.generations import fitness_of_generations
+from shoal.training.generations import fitness_of_generations, what_fitness_is
+from shoal.training.transfer import TRANSFER, TRANSFER_HEAD, cells_of, references_of
 from shoal.viz.evolution import fitness_chart, loss_charts
 from shoal.viz.words import array_in_words, exact, number
 
@@ -20,7 +21,13 @@ def fitness_in_words(facts: Facts) -> Html:
     """Return the result of an evolution as paragraphs."""
     fitness = _fitness(facts)
     mean, best = (None, None) if fitness is None else (np.nanmean(fitness, axis=1), float(np.nanmax(fitness)))
-    return render("fitness", facts=facts, fitness=fitness, mean=mean, best=best)
+    what = what_fitness_is(facts.result)
+    return render("fitness", facts=facts, fitness=fitness, mean=mean, best=best, what=what)
+
+
+def evolution_sections(facts: Facts) -> list[Section | None]:
+    """Return the sections that only an evolution has."""
+    return [fitness_section(facts), found_section(facts), transfer_section(facts)]
 
 
 def fitness_section(facts: Facts) -> Section | None:
@@ -43,6 +50,15 @@ def found_section(facts: Facts) -> Section | None:
             parts += [tag("h3", path), *_struct(path, value)]
     where = with_code("It is in `found.json` of the run folder; in Python, `Result.found`.")
     return Section("found", "What was found", [*parts, soft(where)])
+
+
+def transfer_section(facts: Facts) -> Section | None:
+    """Return the section that compares what was found with the start, in all environments; None where it was not."""
+    rows = facts.result.summary.get("transfer") if facts.is_finished else None
+    if not rows:
+        return None
+    about = soft(f"{TRANSFER}. {'; '.join(references_of(rows))}.")
+    return Section("transfer", "Transfer", [table(TRANSFER_HEAD, cells_of(rows)), about])
 
 
 def _struct(path: str, value: Any) -> list[Html]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from shoal.reports.curves import curves_section
-from shoal.reports.evolution import fitness_in_words, fitness_section, found_section
+from shoal.reports.evolution import evolution_sections, fitness_in_words
 from shoal.reports.facts import Facts
 from shoal.reports.hyperparameters import hyperparameters_section
 from shoal.reports.markup import Html, joined, tag
@@ -25,7 +25,7 @@ def run_report(facts: Facts) -> Html:
         warning_box(facts.warnings()),
     ]
     sections: list[Section | None] = [
-        *([fitness_section(facts), found_section(facts)] if facts.is_evolution else [curves_section(facts)]),
+        *(evolution_sections(facts) if facts.is_evolution else [curves_section(facts)]),
         population_section(facts),
         settings_section(facts),
         None if facts.is_evolution else members_section(facts),

@@ -55,17 +55,16 @@ class Request(NamedTuple):
                 f"records={records_each} cannot be split into {selector.segments} segments: choose a multiple, such as "
                 f"records={selector.segments}."
             )
-        arguments = {
+        arguments = dict(
             **chosen,
-            "fields": fields,
-            "env_fields": env_fields,
-            "seeds": sizes["candidates"] * seeds_each,
-            "records": records_each,
-            "evaluations": 0,
-            "selector": selector.replace(every=records_each // selector.segments),
-            "seed": self.seed,
-            **self.of_run,
-        }
+            fields=fields,
+            env_fields=env_fields,
+            seeds=sizes["candidates"] * seeds_each,
+            records=records_each,
+            selector=selector.replace(every=records_each // selector.segments),
+            seed=self.seed,
+            **{"evaluations": 0, **self.of_run},  # raises TypeError for an argument above
+        )
         return Search(arguments, job.spec, apply(pair, first), first)
 
 

@@ -1,12 +1,19 @@
 """The fitness of an evolution's candidates, from the returns of their members."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float
 
 from shoal.specs.describe import Described
+from shoal.specs.spec import file_name
 from shoal.training.lives import training_returns
+from shoal.training.references import Reference, range_of
 from shoal.training.result import Result
 
+SHARED = "evolution.json"  # the runs of an evolution over several environments
 EVOLUTION = "shoal.population.evolve:Evolve"  # name of the selector in a spec
 
 
@@ -27,12 +34,53 @@ def fitness_of(
     return scores.reshape(-1, seeds).mean(axis=1)
 
 
+def mean_normalized(fitness: Float[np.ndarray, "E P"], envs: Sequence[Sequence[Any]]) -> Float[np.ndarray, "P"]:
+    """Return the mean over E environments of the normalized fitness of each candidate; NaN if it failed in one.
+
+    `envs` has (name, return that is normalized to 0, return that is normalized to 1) of each environment, or (name,):
+    there the lowest and the highest candidate have 0 and 1.
+    """
+    references = [
+        Reference(ends[0], ends[1], name) if ends else range_of(own, "fitness")
+        for (name, *ends), own in zip(envs, fitness, strict=True)
+    ]
+    return np.mean([reference.normalized(own) for reference, own in zip(references, fitness, strict=True)], axis=0)
+
+
 def fitness_of_generations(result: Result) -> Float[np.ndarray, "G P"]:
     """Return the fitness of the candidates of all finished generations.
 
     NaN for a candidate that failed, and with `fitness="final"` for all generations in which no training run ended.
-    Raises ValueError if the run is not an evolution, or has no finished generation.
+    Of an evolution over several environments, the folder of which has those of the other runs, it is the mean of the
+    normalized returns. Raises ValueError if the run is not an evolution, or has no finished generation.
     """
+    fitness = [_returns_of_generations(run) for run in (result, *runs_beside(result))]
+    if len(fitness) == 1:
+        return fitness[0]
+    envs = result.spec.selector.fields["envs"]
+    return np.stack([mean_normalized(np.stack(rows), envs) for rows in zip(*fitness, strict=False)])
+
+
+def what_fitness_is(result: Result) -> str:
+    """Return what the fitness of an evolution is."""
+    envs = result.spec.selector.fields.get("envs", ())
+    over = f", normalized, over {len(envs)} environments"
+    return f"mean return in training{over * bool(runs_beside(result))}"
+
+
+def runs_beside(result: Result) -> list[Result]:
+    """Return the runs of an evolution in its other environments; none for other runs, and for such a run itself."""
+    if not (is_evolution(result) and (result.folder / SHARED).exists()):
+        return []
+    return [Result(folder_beside(result.folder, name)) for name, *_ in result.spec.selector.fields["envs"][1:]]
+
+
+def folder_beside(folder: Path, env: str) -> Path:
+    """Return the folder of the run in another environment, from the folder of an evolution."""
+    return folder / "envs" / file_name(env)
+
+
+def _returns_of_generations(result: Result) -> Float[np.ndarray, "G P"]:
     if not is_evolution(result):
         raise ValueError(f"{result.folder} is not an evolution: make one with shoal.evolve.")
     fields = result.spec.selector.fields

@@ -147,6 +147,7 @@ FILES: dict[str, Any] = {
             [{"member": int, "occupant": int, "score": UNKNOWN, "hyperparameters": dict, "lineage": [int]}]
         ),
         **{name: Maybe(NUMBER) for name in ("steps_per_second", *SECONDS)},
+        "transfer": Maybe([{"env": str, "held_out": bool, "metric": str, "seeds": int, "about": str}]),
         "checked": Maybe({"command": str, "episodes": int, "mean": NUMBER, "min": NUMBER}),
     },
     "verified.json": {"outcome": str, "share": NUMBER, "time": str, "cpu": str, "hashes": Each(str)},
@@ -179,6 +180,7 @@ FILES: dict[str, Any] = {
         "scores": Each([UNKNOWN]),
         "over": bool,
     },
+    "evolution.json": {"evolved": Each(dict), "transfer": Each(dict)},
     "scores.json": {
         "experiments": Each(
             {

@@ -11,7 +11,7 @@ from shoal.agents.learned_losses import LearnedDrift, LearnedValueLoss
 from shoal.core.errors import UntrustedError
 from shoal.ops.surrogates import clipped_surrogate, dpo_surrogate
 from shoal.training.folder import RunFolder
-from shoal.training.generations import fitness_of_generations, is_evolution
+from shoal.training.generations import fitness_of_generations, is_evolution, what_fitness_is
 from shoal.training.result import Result
 from shoal.viz.chart import Band, Chart, Levels, Line
 from shoal.viz.paint import draw
@@ -60,7 +60,7 @@ def fitness_chart(result: Result) -> Chart:
     low, mean, high = (function(fitness, axis=1) for function in (np.nanmin, np.nanmean, np.nanmax))
     marks = [Band(generation, low, high, "c0"), Line(generation, mean, "c0", "mean of the candidates")]
     trained = f"{fitness.shape[1]} candidates per generation, each trained for {result.spec.steps:,} steps"
-    words = "generation", "fitness: mean return in training", "fitness over the generations"
+    words = "generation", f"fitness: {what_fitness_is(result)}", "fitness over the generations"
     legend, note = [("c0", "mean of the candidates")], f"band: worst to best · {trained}"
     return Chart(marks, *words, legend, note, x_words=number, whole_x=True)
 
