@@ -360,8 +360,3 @@ def test_a_candidate_that_fails_in_one_environment_counts_as_the_worst(segments)
     after, turnover = shared.select(state, standing(np.ones((1, 4))), make_key(1))
     np.testing.assert_allclose(after["search"].mean, alone["search"].mean, rtol=1e-6)
     assert "1 failed" in turnover.notes[0]
-
-
-def test_a_part_of_a_shared_evolution_has_no_run_of_its_own():
-    with pytest.raises(ValueError, match="evolution over a, b, in which no run goes on alone: continue all with"):
-        Evolve(vary=(RATE,), envs=(("a",), ("b", 0, 1))).check(Schedule(4, (10,), (False,), 0, 5))

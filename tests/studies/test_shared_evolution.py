@@ -10,9 +10,13 @@ import pytest
 
 import shoal
 from shoal.core.registry import AGENTS, make
+from shoal.specs.describe import describe
 from shoal.studies import shared_evolution
-from shoal.tracking.events import Recorded, Sink
+from shoal.studies.runs import run_job
+from shoal.tracking.events import Message, Recorded, Sink
+from shoal.training.folder import RunFolder
 from shoal.training.generations import fitness_of_generations
+from shoal.training.jobs import job_from_spec
 from shoal.training.references import known_references
 from shoal.training.result import Result
 from shoal.training.stopping import Stopped
@@ -137,6 +141,16 @@ class Interrupt(Sink):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+class Messages(Sink):
+    """Keeps the messages."""
+
+    def __init__(self):
+        self.texts = []
+
+    def receive(self, event):
+        self.texts += [event.text] if isinstance(event, Message) else []
+
+
 @pytest.mark.parametrize("where", ["the first run", "the other run"])
 def test_a_stopped_evolution_has_the_same_bits(where, evolved, tmp_path, monkeypatch):
     sinks = [Interrupt(3)] if where == "the first run" else []
@@ -166,10 +180,13 @@ def test_one_environment_has_the_bits_of_an_ordinary_evolution(tmp_path):
     assert (listed.folder / "spec.json").read_bytes() == (alone.folder / "spec.json").read_bytes()
 
 
-def test_a_part_of_an_evolution_does_not_go_on_alone(evolved):
+def test_a_part_of_an_evolution_does_not_go_on_alone(evolved, tmp_path):
     for folder in (evolved.folder, evolved.folder / "envs" / "Taxi-v4"):
         with pytest.raises(ValueError, match="evolution over Blackjack-v1, Taxi-v4, in which no run goes on alone"):
             shoal.train(resume=folder)
+        with pytest.raises(ValueError, match="in which no run goes on alone"):
+            run_job(job := job_from_spec(folder), job.plan(), RunFolder(tmp_path / "again"))
+        assert len(Result(folder).policies) == 8  # but its policies can be used
 
 
 BAD = {
@@ -216,5 +233,26 @@ def test_values_must_begin_alike_in_all_environments(tmp_path):
 
 def test_environments_may_be_values(tmp_path):
     envs = [make("FrozenLake-v1", max_steps=20), make("Blackjack-v1")]
-    run = evolve(tmp_path / "run", envs=envs, test_seeds=0, generations=1, records=1)
+    said = Messages()
+    run = evolve(tmp_path / "run", envs=envs, test_seeds=0, generations=1, records=1, sinks=[said])
+    assert said.texts[:2] == [
+        "fitness in FrozenLake-v1: 0 and 1 are the lowest and the highest candidate of each generation, because no "
+        "target is known",
+        "fitness in Blackjack-v1: 0 and 1 are the returns -0.4027 (random play) and -0.0431 (the target)",
+    ]
     assert run.spec.selector.fields["envs"] == (("FrozenLake-v1",), ("Blackjack-v1", -0.4027, -0.0431))
+
+
+def test_a_loss_evolves_over_environments(tmp_path):
+    tiny = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "hidden": (4,)}
+    sizes = {**SIZES, "generations": 2, "seeds": 1, "steps": 96, "records": 1}
+    vary = {"value_loss": "residual", "value_coef": None}
+    envs = ["CartPole-v1", "bsuite/catch/0"]
+    with jax.numpy_dtype_promotion("standard"):
+        run = shoal.evolve(
+            "ppo", envs=envs, vary=vary, fields=tiny, test_seeds=0, folder=tmp_path / "run", **sizes, **HOW
+        )
+    other = Result(run.folder / "envs" / "bsuite-catch-0")
+    jax.tree.map(np.testing.assert_array_equal, run.found, other.found)
+    start = run.spec.fields["value_loss"], other.spec.fields["value_loss"]
+    assert start[0] == start[1] != describe(run.found["value_loss"])

@@ -124,11 +124,6 @@ class Evolve(Selector):
 
     def check(self, schedule: Schedule) -> None:
         """Raise ValueError if sizes do not fit each other or the strategy, or if candidates would have no fitness."""
-        if self.envs and self.source is None:
-            raise ValueError(
-                f"this run is a part of an evolution over {', '.join(name for name, *_ in self.envs)}, in which no run "
-                f"goes on alone: continue all with `shoal evolve --resume` and the folder of the evolution."
-            )
         if len(schedule.steps) != self.every * self.segments:
             raise ValueError(
                 f"every training run needs {self.every * self.segments} records ({self.segments} x {self.every}), and "

@@ -15,6 +15,7 @@ from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.folder import RunFolder, named, new_folder
+from shoal.training.generations import check_alone
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, job_to_resume, make_job, refuse_on_resume
 from shoal.training.loop import Run
@@ -183,8 +184,11 @@ def run_job(
     `track` is as in `train`; `within` is the folder of the command, where it has several runs, and `store` has the
     programs that they share.
 
+    Raises ValueError for a run of an evolution over several environments, which `shoal.evolve` resumes.
+
     Of several processes only number 0 calls this, after all have agreed on the spec (`sharing.check_same_run`).
     """
+    check_alone(job.spec)
     with leading(group(), folder):
         run = make_run(job, plan, folder, resume=resume, figures=figures, sinks=sinks, track=track, within=within)
         if store is not None:

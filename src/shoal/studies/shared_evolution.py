@@ -131,6 +131,12 @@ def _ends(spec: RunSpec) -> tuple[float, ...]:
     return () if known is None else (known.low, known.high)
 
 
+def _ends_in_words(name: str, *ends: float) -> str:
+    if ends:
+        return f"{name}: 0 and 1 are the returns {ends[0]:g} (random play) and {ends[1]:g} (the target)"
+    return f"{name}: 0 and 1 are the lowest and the highest candidate of each generation, because no target is known"
+
+
 def train_shared(
     jobs: Jobs,
     *,
@@ -229,6 +235,8 @@ class SharedEvolution:
 
     def _evolve(self) -> None:
         leader, *others = self.names
+        for env in build(self.jobs.evolved[leader].spec.selector).envs:
+            Sinks(self._messages).say(f"fitness in {_ends_in_words(*env)}")
         if not self.folder.has("summary.json"):
             begun = self.folder.has("spec.json")
             how: dict[str, Any] = {"figures": self._figures, "sinks": self._sinks, "track": self._track}

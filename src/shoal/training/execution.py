@@ -94,7 +94,7 @@ class Execution:
         if (then := self.folder.read_json("provenance.json").get("env_revision", now)) != now:
             return f"{self.plan.spec.env_name} is in revision {now} here, and was in revision {then}"
         if self.plan.selector is not None and not self.plan.selector.is_repeatable:
-            return "its trials came from a study, whose storage is not in the folder"
+            return "its selector decided with what this run does not have: trials of a study, or other runs"
         return ""
 
     # What follows from the checkpoints without training.

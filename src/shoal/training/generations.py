@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from shoal.specs.describe import Described
-from shoal.specs.spec import file_name
+from shoal.specs.spec import RunSpec, file_name
 from shoal.training.lives import training_returns
 from shoal.training.references import Reference, range_of
 from shoal.training.result import Result
@@ -45,6 +45,17 @@ def mean_normalized(fitness: Float[np.ndarray, "E P"], envs: Sequence[Sequence[A
         for (name, *ends), own in zip(envs, fitness, strict=True)
     ]
     return np.mean([reference.normalized(own) for reference, own in zip(references, fitness, strict=True)], axis=0)
+
+
+def check_alone(spec: RunSpec) -> None:
+    """Raise ValueError for a run whose selector needs those of other environments, so that it is not trained alone."""
+    selector = spec.selector
+    envs = selector.fields.get("envs", ()) if is_evolve(selector) else ()
+    if envs:
+        raise ValueError(
+            f"this run is a part of an evolution over {', '.join(name for name, *_ in envs)}, in which no run goes on "
+            f"alone: continue all with `shoal evolve --resume` and the folder of the evolution."
+        )
 
 
 def fitness_of_generations(result: Result) -> Float[np.ndarray, "G P"]:
@@ -108,7 +119,11 @@ def is_last_segment(generation: int, segments: int) -> bool:
 
 def is_evolution(result: Result) -> bool:
     """Return whether the selector of a run is `Evolve`."""
-    selector = result.spec.selector
+    return is_evolve(result.spec.selector)
+
+
+def is_evolve(selector: Any) -> bool:
+    """Return whether the selector of a spec is `Evolve`."""
     return isinstance(selector, Described) and selector.name == EVOLUTION
 
 
