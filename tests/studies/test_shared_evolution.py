@@ -244,8 +244,8 @@ def test_environments_may_be_values(tmp_path):
 
 
 def test_a_loss_evolves_over_environments(tmp_path):
-    tiny = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "hidden": (4,)}
-    sizes = {**SIZES, "generations": 2, "seeds": 1, "steps": 96, "records": 1}
+    tiny = {"num_envs": 2, "num_steps": 16, "num_epochs": 1, "num_minibatches": 1, "hidden": (4,), "learning_rate": 0.1}
+    sizes = {**SIZES, "generations": 2, "seeds": 1, "steps": 640, "records": 1}
     vary = {"value_loss": "residual", "value_coef": None}
     envs = ["CartPole-v1", "bsuite/catch/0"]
     with jax.numpy_dtype_promotion("standard"):
