@@ -18,6 +18,7 @@ parser.add_argument("--env", default="CartPole-v1")
 parser.add_argument("--total-steps", type=int, default=500_000)
 parser.add_argument("--seeds", type=int, default=1)
 parser.add_argument("--minatar", action="store_true", help="use the recipe's hyperparameters for MinAtar")
+parser.add_argument("--block", type=int, default=0, help="report the returns of each seed in blocks of this many steps")
 args = parser.parse_args()
 
 import distrax  # noqa: E402
@@ -170,6 +171,13 @@ def train(key):
     return train_state.params, info
 
 
+def blocks_of_seeds(ended, returns):
+    """The mean returns [M, blocks] of the episodes that end in each block of steps."""
+    shape = (args.seeds, -1, args.block)
+    ended, returns = ended.reshape(shape), returns.reshape(shape)
+    return (np.where(ended, returns, 0).sum(axis=2) / ended.sum(axis=2)).tolist()
+
+
 def main():
     """Train, and report times and the learning curve."""
     keys = jax.random.split(jax.random.PRNGKey(30), args.seeds)
@@ -182,12 +190,14 @@ def main():
     count, total = ended.sum(axis=(0, 2, 3)), np.where(ended, returns, 0).sum(axis=(0, 2, 3))  # of each update [U]
     curve = [((u + 1) * BATCH, run_s * (u + 1) / UPDATES, total[u] / count[u]) for u in np.flatnonzero(count)]
     last = ended[:, -20:]  # of the last 20 updates
+    of_seeds = {"blocks_of_seeds": blocks_of_seeds(ended, returns)} if args.block else {}
     measure.report(
         steps=args.seeds * UPDATES * BATCH,
         import_s=import_s,
         run_s=run_s,
         last_return=float(np.mean(returns[:, -20:][last])),
         curve=[[int(steps), float(seconds), float(mean)] for steps, seconds, mean in curve],
+        **of_seeds,
         **phases,
     )
 
