@@ -168,6 +168,29 @@ def asked_by_notebook(installed, gpu, source, folder, monkeypatch):
     return asked
 
 
+def test_commands_need_no_optional_package(tmp_path):
+    commands = (
+        "train q-learning CliffWalking-v1 --steps 1000 --seeds 2 --name run --no-progress",
+        "eval runs/run",
+        "describe ppo CartPole-v1",
+        "bench CliffWalking-v1 --sizes 2 --seconds 0.1",
+        "render runs/run",
+        "report runs/run",
+        "envs minigrid",
+        "agents",
+        "suites",
+        "zoo",
+    )
+    ran = subprocess.run(
+        [sys.executable, ROOT / "tests" / "without_optional_packages.py", *commands],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_package_works_in_a_fresh_environment(wheel, tmp_path):

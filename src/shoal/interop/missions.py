@@ -8,10 +8,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
-from shoal.core.registry import ENVS, make
-from shoal.core.spaces import Dict
 from shoal.grid.level import Level
-from shoal.grid.words import decode, encode, vocabulary
+from shoal.grid.words import decode, vocabulary
 
 
 class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
@@ -37,28 +35,6 @@ class TextMissions(gymnasium.ObservationWrapper, RecordConstructorArgs):
     def observation(self, observation: Any) -> Any:
         """The observation with the mission as text."""
         return {**observation, "mission": decode(np.asarray(observation["mission"], np.uint8), self._kinds)}
-
-
-def space_with_words(env: gymnasium.Env) -> Dict | None:
-    """Shoal's observation space of the level that has the id of an environment of MiniGrid, whose missions are texts.
-
-    None for other environments.
-    """
-    space = env.observation_space
-    if not isinstance(space, spaces.Dict):
-        return None
-    if "MissionSpace" not in (kind.__name__ for kind in type(space.get("mission")).__mro__):  # MiniGrid's class
-        return None
-    if env.spec is None or env.spec.id not in ENVS:
-        return None
-    ours = make(env.spec.id).observation_space
-    return ours if isinstance(ours, Dict) and {name for name, _ in ours.spaces} == set(space) else None
-
-
-def with_words(obs: Any, space: Dict) -> dict[str, Any]:
-    """An observation of MiniGrid in `space`: its mission as word numbers. Raises ValueError for an unknown word."""
-    numbers = encode(obs["mission"], len(space["mission"].nvec))  # type: ignore[union-attr]  # a MultiDiscrete
-    return {name: numbers if name == "mission" else np.asarray(obs[name], part.dtype) for name, part in space.spaces}
 
 
 def _kinds_of(env: gymnasium.Env) -> Any:

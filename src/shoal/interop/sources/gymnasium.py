@@ -23,7 +23,7 @@ from shoal.core.spaces import Space, mask_size, misfit, zeros
 from shoal.core.struct import Number, static, struct
 from shoal.core.user_code import file_of, line_raised
 from shoal.interop.from_gymnasium import action_for, element_of, space_of
-from shoal.interop.missions import space_with_words, with_words
+from shoal.interop.minigrid_missions import space_with_words, with_words
 
 FIRST = ("observation", "info")
 LATER = ("observation", "reward", "terminated", "truncated", "info")
