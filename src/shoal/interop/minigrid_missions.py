@@ -25,7 +25,7 @@ def space_with_words(env: Any) -> Dict | None:
     if env.spec is None or env.spec.id not in ENVS:
         return None
     ours = make(env.spec.id).observation_space
-    return ours if isinstance(ours, Dict) and {name for name, _ in ours.spaces} == set(parts) else None
+    return ours if isinstance(ours, Dict) and {name for name, _ in ours.spaces} == set(parts or ()) else None
 
 
 def with_words(obs: Any, space: Dict) -> dict[str, Any]:
