@@ -65,7 +65,7 @@ LONG = "train q-learning CliffWalking-v1 --num-steps 100 --records 1 --no-figure
 STOPPING = "stopping when the training so far is saved"
 
 
-def signalled(folder, words, signals, longest=10.0, growth=8):
+def signalled(folder, words, signals, longest=10.0, growth=32):
     """Exit status and messages of a `shoal` process that gets each signal 0.5 s after it has said something.
 
     `longest` and `growth` are those of the pieces of a chunk.

@@ -93,8 +93,8 @@ def test_pieces_grow_until_they_take_ten_seconds(clock):
         left -= lengths[-1]
         with made.timed(lengths[-1]):
             clock[0] += 0.01 * lengths[-1]
-    assert lengths[:4] == [1, 8, 64, 512]
-    assert all(900 < length <= 1000 for length in lengths[4:])  # 10 s, and no short one at the end
+    assert lengths[:2] == [1, 32]
+    assert all(900 < length <= 1000 for length in lengths[2:])  # 10 s, and no short one at the end
     assert made.next(900) == 900 and made.next(1100) == 550
 
 
