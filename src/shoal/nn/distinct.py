@@ -49,7 +49,8 @@ def _forward(function: Function, weights: Any, rows: Rows) -> tuple[Array, Any]:
     result = jax.eval_shape(function, weights, groups.rows)
 
     def more(trip: Array, results: Array) -> Array:
-        return _put(results, function(weights, _piece(groups.rows, trip)), trip)
+        piece = function(weights, _piece(groups.rows, trip))
+        return jax.lax.dynamic_update_slice_in_dim(results, piece, trip * AT_ONCE, axis=0)
 
     results = _trips(groups.count, more, jnp.zeros(result.shape, result.dtype))
     return results[groups.group], (weights, groups)
@@ -80,10 +81,6 @@ def _trips(count: Array, more: Callable[[Array, Any], Any], first: Any) -> Any:
 
 def _piece(array: Array, trip: Array) -> Array:
     return jax.lax.dynamic_slice_in_dim(array, trip * AT_ONCE, AT_ONCE)
-
-
-def _put(array: Array, piece: Array, trip: Array) -> Array:
-    return jax.lax.dynamic_update_slice_in_dim(array, piece, trip * AT_ONCE, axis=0)
 
 
 def _groups(rows: Rows) -> Groups:

@@ -87,12 +87,6 @@ class Evolve(Selector):
         if not self.vary:
             raise ValueError("vary is empty: name what evolves, as in vary=(('learning_rate',), ('clip', 0.1, 0.3)).")
 
-    def with_source(self, source: Source) -> "Evolve":
-        """Return the selector with the source of the returns in all `envs`, which `spec.json` does not hold."""
-        fed = self.replace()
-        object.__setattr__(fed, "source", source)  # no field of `__init__`, so that it is never described
-        return fed
-
     @property
     def is_repeatable(self) -> bool:
         """Whether the fitness follows from the run alone, and not from those in other environments."""
@@ -120,7 +114,7 @@ class Evolve(Selector):
         if self.segments > 1:  # members go on with other candidates
             check_read(setting, (path for path, *_ in vary))
         bound = self.replace(vary=vary)
-        return bound if self.source is None else bound.with_source(self.source)
+        return bound.with_source(self.source)
 
     def check(self, schedule: Schedule) -> None:
         """Raise ValueError if sizes do not fit each other or the strategy, or if candidates would have no fitness."""

@@ -132,12 +132,6 @@ class Slots(Selector):
         fitted("settings", self.settings, Sequence[Mapping[str, Any]] | None)
         check_score(self.score)
 
-    def with_source(self, source: Source) -> "Slots":
-        """Return the selector with a source of trials, which `spec.json` does not hold."""
-        fed = self.replace()
-        object.__setattr__(fed, "source", source)  # no field of `__init__`, so that it is never described
-        return fed
-
     @property
     def is_repeatable(self) -> bool:
         """Whether the trials are in the spec, and do not come from a study."""
@@ -177,7 +171,7 @@ class Slots(Selector):
             raise ValueError("nothing differs between the trials: give settings, such as [{'learning_rate': 1e-3}].")
         spans = {path: read_range(setting, path, span).written() for path, span in vary.items()}
         bound = self.replace(vary=spans, settings=settings)
-        return bound if self.source is None else bound.with_source(self.source)
+        return bound.with_source(self.source)
 
     def check(self, schedule: Schedule) -> None:
         """Raise ValueError for sizes that do not fit, and for trials without a score at their end."""

@@ -92,6 +92,9 @@ class Selector(Struct, abc.ABC):
     """
 
     every: int = 1  # records between two calls of `select`; a subclass may declare a static field of this name
+    source: Any = (
+        None  # what decisions need from outside of the run folder; a subclass may declare a static field of it
+    )
 
     def _check_last(self) -> None:
         """Raise ValueError for an `every` that is no count of records, and for arrays in the place of a number."""
@@ -103,6 +106,12 @@ class Selector(Struct, abc.ABC):
         for name in number_fields(self):
             if shape := np.shape(getattr(self, name)):
                 raise ValueError(f"{type(self).__name__}.{name} has shape {shape}: a selector needs one number.")
+
+    def with_source(self: Bound, source: Any) -> Bound:
+        """Return a copy with this `source`, which `spec.json` does not hold."""
+        fed = self.replace()
+        object.__setattr__(fed, "source", source)  # no field of `__init__`, so that it is never described
+        return fed
 
     @property
     def ends_run(self) -> bool:
