@@ -1,5 +1,6 @@
 """The report of one run: its title, the kind of run, and the key figures."""
 
+import jax
 import pytest
 
 import shoal
@@ -28,3 +29,13 @@ def test_key_figures_say_what_they_count(tmp_path):
 
 def test_large_counts_have_few_digits():
     assert [*map(_short, (500_224, 40_000_000, 2_500_000_000))] == ["500,224", "40 million", "2.5 billion"]
+
+
+def test_the_layers_of_the_network_are_listed(tmp_path):
+    page, policy = Page(shoal.report("zoo:ppo/CartPole-v1")), shoal.load("zoo:ppo/CartPole-v1")
+    total = sum(x.size for x in jax.tree.leaves(policy.weights))
+    assert f"Network: {total:,} numbers in each member's policy" in page.text
+    (layers,) = [table for table in page.tables if table[0] == ["layer", "arrays", "numbers"]]
+    assert ["actor/Dense_0", "bias 64, kernel 4 x 64", "320"] in layers
+    assert sum(int(row[2].replace(",", "")) for row in layers[1:]) == total
+    assert "Network:" not in Page(shoal.report(write_run(tmp_path / "none", [1.0]))).text

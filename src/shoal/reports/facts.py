@@ -12,6 +12,7 @@ from shoal.reports.words import counted, few
 from shoal.specs.describe import Described
 from shoal.training.folder import RunFolder
 from shoal.training.generations import is_evolution, planned_steps
+from shoal.training.layers import Layer, saved_layers
 from shoal.training.records import member_scores, score_summary
 from shoal.training.result import Result
 from shoal.training.verification import ALTERED, in_words
@@ -96,6 +97,14 @@ class Facts:
         """The summary of the last evaluation of every setting; of all members together if a selector changes them."""
         groups = np.split(self.scores, len(self.result.settings))
         return [score_summary(group) for group in groups]
+
+    @cached_property
+    def layers(self) -> list[Layer]:
+        """The layers of a member's policy; none without a checkpoint that can be read."""
+        try:
+            return saved_layers(RunFolder(self.folder))
+        except CheckpointError:
+            return []
 
     @property
     def is_evaluated(self) -> bool:

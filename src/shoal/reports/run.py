@@ -8,6 +8,7 @@ from shoal.reports.facts import Facts
 from shoal.reports.hyperparameters import hyperparameters_section
 from shoal.reports.markup import Html, joined, tag
 from shoal.reports.members import members_section, result_in_words, settings_section
+from shoal.reports.network import network_section
 from shoal.reports.page import Section, key_figures, page, warning_box
 from shoal.reports.population import population_section
 from shoal.reports.reproduce import provenance_section, reproduce_section
@@ -31,6 +32,7 @@ def run_report(facts: Facts) -> Html:
         None if facts.is_evolution else members_section(facts),
         videos_section([facts]),
         hyperparameters_section(facts),
+        network_section(facts),
         reproduce_section(facts),
         provenance_section(facts),
     ]

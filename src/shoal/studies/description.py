@@ -129,11 +129,7 @@ def _memory(plan: Plan) -> str:
 
 def layer_rows(plan: Plan) -> list[tuple[str, str, int]]:
     """(Layer, its arrays with their shapes, how many numbers they hold) for each layer of a member's policy."""
-    rows = []
-    for layer in layers(_policy(plan)):
-        shapes = [f"{name} {' x '.join(map(str, shape)) or 1}".strip() for name, shape in layer.shapes.items()]
-        rows.append((layer.name or "policy", ", ".join(shapes), layer.numbers))
-    return rows
+    return [(layer.name or "policy", layer.arrays, layer.numbers) for layer in layers(_policy(plan))]
 
 
 def _in_short(values: Sequence[Any]) -> str:
