@@ -94,7 +94,15 @@ WHY_MORE = {  # agents -> why their 2,048 members move more than four times the 
     "samples are as large as the weights, and are written and read. XLA also changes the order of weights: nine "
     "copies of 1.07 GB and four kernels that transpose, in a gradient step of DDPG. The step of TD3's actor is "
     "counted in every gradient step, although it is made in every second one only.",
+    "crossq, tqc, redq": "as SAC, with more rows or critics. CrossQ normalizes 512 rows for two critics (arrays of 2.1 "
+    "GB, written and read by each part of the normalization, 134 GB in a gradient step); TQC has five critics with 25 "
+    "quantiles each, and compares 125 with 115 of them for each of 256 samples (195 GB); REDQ has ten critics and 80 "
+    "gradient steps in an update (361 GB each).",
     "dqn": "see above.",
+    "iqn": "the network is computed for 64 fractions of each of 128 samples. An array of 2,048 x 128 x 64 x 84 numbers "
+    "has 5.8 GB; the products with the embedding of fractions, the layer above and their gradients write and read such "
+    "arrays, 130 GB in a gradient step. The least has the weights only.",
+    "rainbow": "as C51, with two heads of 51 numbers whose weights have noise: 15.8 GB in a gradient step.",
     "pqn": "each step of the rollout computes the network, which reads the weights again: 1.1 GB for eight steps, 17 "
     "GB for all. PQN has no kernel of our own for rollouts. In a gradient step (5 GB) the sums of layer normalization "
     "write and read the activations again.",
