@@ -296,7 +296,7 @@ def flags(rehearse: bool) -> list[Worker]:
     if rehearse:
         job = {"env": "CartPole-v1", "num_envs": 8}
         return [jobs_of_shoal("flags", [job], 20, "no CUDA graphs")]
-    jobs = [EMPTY, PPO_ONE, PPO_MANY]
+    jobs = [EMPTY, PPO_ONE, PPO_MANY, {**DQN_MANY, "updates": 2000}]
     return [jobs_of_shoal("flags", jobs, 8, name) for name in GRAPHS]
 
 
