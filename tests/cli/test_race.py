@@ -26,6 +26,16 @@ def test_settings_are_read_with_the_types_of_fields(tmp_path, capsys):
     assert "leave contestants out" in refused(capsys, "race", "sarsa", "--resume", tmp_path / "r")
 
 
+def test_a_class_in_a_file_takes_part_with_settings(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    imports = "from shoal import struct\nfrom shoal.agents.tabular import QTable\n"
+    (tmp_path / "my_agent.py").write_text(imports + "\n\n@struct\nclass Mine(QTable):\n    pass\n")
+    words = ("race", "my_agent.py:Mine", "my_agent.py:Mine learning_rate=0.5", "sarsa", *ENV, *TINY)
+    status, out, err = say(capsys, *words, "--at-most", 8, "--batch", 8, "--name", "r")
+    assert status == 0, err
+    assert "between Mine and my_agent.py:Mine learning_rate=0.5 on" in out and "between Mine and sarsa" in out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -202,6 +202,30 @@ def test_fewer_steps_to_a_return_are_better(tmp_path):
     assert " is better than slow on " in pair.sentence and " steps to -100 " in pair.sentence and ": -" in pair.sentence
 
 
+def test_seeds_that_never_reach_a_return_are_equal(tmp_path):
+    """Updates of 70 steps end later than shorter ones."""
+    wide = {"agent": "q-learning", "fields": {"num_steps": 70}, "name": "wide"}
+    race = shoal.race(wide, "q-learning", env=ENV, **RUN, **RULES, fitness="reach:0", root=tmp_path, progress=False)
+    ends = {name: {int(run.curves["env_steps"][-1]) for run in runs} for name, runs in race.runs.items()}
+    assert ends["wide"] != ends["q-learning"]
+    least = min(*ends["wide"], *ends["q-learning"])
+    assert {*race.scores["wide"]} == {*race.scores["q-learning"]} == {least}
+    assert race.pairs[0].difference == 0 and race.pairs[0].outcome not in ("first", "second")
+
+
+def test_a_class_in_a_file_takes_part(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    imports = "from shoal import struct\nfrom shoal.agents.tabular import QTable\n"
+    text = imports + "\n\n@struct\nclass Mine(QTable):\n    pass\n"
+    (tmp_path / "my_agent.py").write_text(text)
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "my_agent.py").write_text(text)
+    tiny = {**RUN, "steps": 500, "at_most": 8, "batch": 8, "root": tmp_path, "progress": False}
+    for name in ("my_agent.py:Mine", "inside/my_agent.py:Mine", f"{tmp_path}/my_agent.py:Mine"):
+        race = shoal.race("sarsa", name, env=ENV, **tiny)
+        assert len(race.scores) == 2 and race.looks[0]["seeds"] == 8
+
+
 def test_a_population_is_one_seed(tmp_path):
     """The score of a contestant with a selector is that of its best member, and each seed is a run of its own."""
     population = {"agent": "q-learning", "selector": "random", "seeds": 2, "name": "random"}

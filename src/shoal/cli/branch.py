@@ -50,7 +50,8 @@ def branch(line: Line) -> None:
     rows = [
         [e.change, e.record, e.score, e.mean, e.difference, _interval(e.low, e.high), e.pairs] for e in found.effects
     ]
-    print(table(head, rows) if rows else "no value was changed: --vary names one")
+    by_chance = "no value was changed (--vary names one): the figure shows how far the twins spread by chance"
+    print(table(head, rows) if rows else by_chance)
     same = "have" if found.has_bits_of_run else "do not have"
     print(f"the twins without a change {same} the bits of the run")
     folder = found.results[0].folder

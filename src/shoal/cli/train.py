@@ -225,7 +225,11 @@ def _describe_suite(planned: Any, root: Path) -> None:
     for env, reason in planned.left_out.items():
         print(f"note: {env} is left out: {reason}")
     print(describe(plans, root))
-    print(f"\n{len(plans)} runs need {count_programs(plans)} sets of compiled programs")
+    print(f"\n{_count(len(plans), 'run')} need {_count(count_programs(plans), 'set')} of compiled programs")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _run_suite(options: argparse.Namespace, run: Any) -> None:
@@ -242,7 +246,7 @@ def _run_suite(options: argparse.Namespace, run: Any) -> None:
         return
     print()
     print_scores(suite_scores(run.folder.path))
-    print(f"{len(run.planned.tasks)} runs, {run.programs} sets of programs compiled")
+    print(f"{_count(len(run.planned.tasks), 'run')}, {_count(run.programs, 'set')} of programs compiled")
     if options.figures is None:
         print(write_report(run.folder.path, trust_source=options.trust_source))
     print(run.folder.path)

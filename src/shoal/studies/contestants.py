@@ -59,13 +59,13 @@ class Contestant(NamedTuple):
             for name, changes in seeds.items()
         }
 
-    def scores(self, curves: Mapping[str, np.ndarray], fitness: str) -> Float[np.ndarray, "S"]:
+    def scores(self, curves: Mapping[str, np.ndarray], fitness: str, most: int) -> Float[np.ndarray, "S"]:
         """Return the scores of the seeds of a run with these curves, larger ones for better ones; NaN for none.
 
-        For steps to a return they are the negative steps.
+        For steps to a return they are the negative steps, at most `most`.
         """
         target = target_of(fitness)
-        found = member_scores({**curves}, fitness) if target is None else -steps_to({**curves}, target)
+        found = member_scores({**curves}, fitness) if target is None else -steps_to({**curves}, target, most)
         if not self.is_population:
             return found
         return np.array([np.nanmean(found) if fitness == "whole" else np.fmax.reduce(found)])

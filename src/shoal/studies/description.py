@@ -26,7 +26,7 @@ SHOWN = 8  # values shown for a hyperparameter of settings that are not a grid
 
 def describe(plans: list[Plan], root: Path) -> str:
     """A text with a paragraph for every run. `root` is searched for earlier runs, to estimate the time."""
-    groups = f"{len(plans)} run{'s' * (len(plans) > 1)}, each compiled once" if len(plans) > 1 else "1 run"
+    groups = f"{len(plans)} run{'s' * (len(plans) != 1)}"
     return "\n\n".join([f"dry run: {groups}; nothing was compiled", *(_one(plan, root) for plan in plans)])
 
 

@@ -73,7 +73,10 @@ def starts_of(vary: Varied) -> dict[str, Any]:
     if isinstance(vary, str):
         raise TypeError(f"vary={vary!r} must be a list or a dict: vary=[{vary!r}].")
     if not vary:
-        raise ValueError("nothing varies: name what evolves, such as learning_rate or value_loss=residual, in vary.")
+        raise ValueError(
+            "nothing varies: name what evolves, such as learning_rate or value_loss=residual, in vary (on the command "
+            "line --vary)."
+        )
     pairs: dict[str, Any] = {}
     for item in vary:
         path, _, start = item.partition("=")

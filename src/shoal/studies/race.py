@@ -234,6 +234,8 @@ class _Race:
         self.results: dict[Pair, PairResult] = {}
         self.env_name = first.env_name
         self.sinks: Sinks = self.how["sinks"][0]
+        # Runs end with whole updates, so that their steps differ a little: seeds that never reach a return are equal.
+        self.most_steps = min(contestant.job.plan(*placed).steps for contestant in contestants)
 
     def run(self) -> RaceResult:
         """Train batch after batch until all pairs are decided or all seeds are trained; write the result after each."""
@@ -259,7 +261,7 @@ class _Race:
             folder = RunFolder(self.folder.path / path)
             if not folder.has("summary.json"):
                 self._train_run(number, job, folder)
-            scores.append(contestant.scores(Result(folder.path).curves, self.rules.fitness))
+            scores.append(contestant.scores(Result(folder.path).curves, self.rules.fitness, self.most_steps))
         found = np.concatenate(scores)
         self._check_known(contestant.name, found, first)
         return found

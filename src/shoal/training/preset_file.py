@@ -35,10 +35,15 @@ class Chosen(NamedTuple):
 
 
 def is_file(preset: Any) -> bool:
-    """Return whether a preset is given as a file: a path object, or a text that ends in .toml or has a slash."""
+    """Return whether a preset is given as a file: a path object, or a text that ends in .toml or has a slash.
+
+    `folder/my_agent.py:MyAgent` is a class.
+    """
     if isinstance(preset, os.PathLike):
         return True
-    return isinstance(preset, str) and (preset.endswith(SUFFIX) or f"{SUFFIX}:" in preset or "/" in preset)
+    if not isinstance(preset, str) or ".py:" in preset:
+        return False
+    return preset.endswith(SUFFIX) or f"{SUFFIX}:" in preset or "/" in preset
 
 
 def preset_for(

@@ -151,15 +151,15 @@ def member_scores(curves: dict[str, np.ndarray], which: str = "last") -> np.ndar
     return evaluated[-1] if which == "last" else np.fmax.reduce(evaluated)
 
 
-def steps_to(curves: dict[str, np.ndarray], target: float) -> np.ndarray:
+def steps_to(curves: dict[str, np.ndarray], target: float, most: int) -> np.ndarray:
     """Return the environment steps [M] after which an evaluation of each member first reached the return `target`.
 
-    A member that never does has the steps of the whole run; NaN for one without an evaluation.
+    A member that does not reach it within `most` steps has `most`; NaN for one without an evaluation.
     """
     returns, steps = curves["eval_return"], curves["env_steps"]
     has_reached = returns >= target
-    found = np.where(has_reached.any(axis=0), steps[has_reached.argmax(axis=0)], steps[-1]).astype(float)
-    return np.where(np.isfinite(returns).any(axis=0), found, np.nan)
+    found = np.where(has_reached.any(axis=0), steps[has_reached.argmax(axis=0)], np.inf)
+    return np.where(np.isfinite(returns).any(axis=0), np.minimum(found, most), np.nan)
 
 
 def score_summary(scores: np.ndarray) -> dict[str, float]:
