@@ -15,6 +15,7 @@ from shoal.tracking.events import Opened, Sink
 from shoal.training.branching import branch_job, columns_of, trunk_of
 from shoal.training.checkpoint import saved
 from shoal.training.stopping import Stopped
+from shoal.viz.curves import _once_before
 from tiny import SILENT
 
 RUN = {
@@ -87,6 +88,15 @@ def test_other_keys_make_more_pairs(run, tmp_path):
     assert {effect.pairs for effect in found.effects} == {6} and np.isfinite(found.effects[0].low)
     only_keys = shoal.branch(run, 4, keys=1, root=tmp_path, **SILENT).results[0]
     np.testing.assert_array_equal(only_keys.curves["train_return"], branch.curves["train_return"][:, :6])
+
+
+def test_twins_count_once_before_they_leave_the_run():
+    trained = np.array([[1.0, 2.0, 1.0, 2.0], [3.0, 4.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+    evaluated = np.full_like(trained, np.nan)
+    once, _ = _once_before(2, trained, evaluated)
+    assert np.isnan(once[:2, 2:]).all() and (once[:2, :2] == trained[:2, :2]).all() and (once[2] == trained[2]).all()
+    same, _ = _once_before(0, trained, evaluated)
+    assert (same == trained).all()
 
 
 def test_a_branch_can_be_stopped_and_branched_again(run, tmp_path):

@@ -88,7 +88,9 @@ def plot_branches(folder: str | Path, out: str | Path | None = None) -> Path:
     steps, shown = curves["env_steps"], []
     for name, members in [*columns_of(branch).items()][: len(PALETTE)]:
         start = 0 if name == "unchanged" else max(record - 1, 0)
-        trained, evaluated = (curves[column][start:, members] for column in ("train_return", "eval_return"))
+        trained, evaluated = (curves[column][:, members] for column in ("train_return", "eval_return"))
+        trained, evaluated = _once_before(record, trained, evaluated)
+        trained, evaluated = trained[start:], evaluated[start:]
         y = evaluated if np.isnan(trained).all() else trained
         shown.append(Curve(name, steps[start:], y, evaluated))
     chart = curves_chart(shown, shown, "twin", points=2000)
@@ -96,6 +98,20 @@ def plot_branches(folder: str | Path, out: str | Path | None = None) -> Path:
     chart = chart._replace(marks=[*chart.marks, left_at])
     title = f"{run.title}: branches from record {record}"
     return draw(chart, out or run.folder / "figures" / "branches.png", title)
+
+
+def _once_before(record: int, *columns: np.ndarray) -> list[np.ndarray]:
+    """Return columns [T, N] with NaN in the first rows, up to a record, of members that have the numbers of another.
+
+    Until they leave the run, twins are one member, and count once in the mean and its interval.
+    """
+    seen, again = set[bytes](), np.zeros(columns[0].shape[1], bool)
+    for i in range(len(again)):
+        numbers = b"".join(column[:record, i].tobytes() for column in columns)
+        again[i] = bool(record) and numbers in seen
+        seen.add(numbers)
+    before = np.arange(len(columns[0]))[:, None] < record
+    return [np.where(before & again, np.nan, column) for column in columns]
 
 
 def plot_runs(
