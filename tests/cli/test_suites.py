@@ -1,5 +1,6 @@
 """`shoal train --suite` and `shoal suites`: tables, dry runs, resuming, and the kept times."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from commands import refused, say
 from shoal.studies import suite_time
 from shoal.studies.suite_file import suite_of
 from shoal.studies.suites import plan_suite
+from shoal.training.stopping import Stopped
 from tiny import as_flags
 
 FLAGS = ["--steps", "256", "--records", "2", "--evaluations", "1", "--preset", "none", "--num-steps", "32"]
@@ -65,6 +67,16 @@ def test_a_measured_time_is_kept(capsys, monkeypatch):
     assert found.seconds == found.compiling + found.training + found.evaluating + found.rest
     suite_time._file().write_text('{"tables": {"agent": 3}}')  # of another version
     assert suite_time.kept_times() == {}
+
+
+def test_a_measurement_that_is_stopped_names_no_folder(monkeypatch):
+    def stopped(task):
+        raise Stopped("stopped. Continue with: shoal train --resume /tmp/gone", signal.SIGTERM)
+
+    monkeypatch.setattr(suite_time, "measured", stopped)
+    with pytest.raises(Stopped, match="keeps nothing: begin it again") as error:
+        suite_time.suite_time("q-learning", suite_of("toy-text"), seeds=1)
+    assert error.value.signal == signal.SIGTERM
 
 
 def test_the_time_of_a_suite_is_the_sum_of_its_parts_for_all_runs(monkeypatch):

@@ -26,6 +26,7 @@ from shoal.training.folder import RunFolder, versions
 from shoal.training.host import cache_dir, without_kept_programs
 from shoal.training.program_store import ProgramStore, count_programs
 from shoal.training.shapes import misfit
+from shoal.training.stopping import Stopped
 
 SAMPLES = 3  # environments of a suite that are measured
 SHORTEST = 1.0  # seconds of a measured training
@@ -79,7 +80,10 @@ def suite_time(agent: str | Agent, suite: Suite, *, samples: int = SAMPLES, **op
     """
     tasks = plan_suite(agent, suite, skip_unfit=True, **options).tasks
     chosen = [tasks[i] for i in sorted({round(i * (len(tasks) - 1) / max(samples - 1, 1)) for i in range(samples)})]
-    costs = Costs(*map(statistics.mean, zip(*map(measured, chosen), strict=True)))
+    try:
+        costs = Costs(*map(statistics.mean, zip(*map(measured, chosen), strict=True)))
+    except Stopped as stopped:  # with the command that resumes a run whose folder is gone
+        raise Stopped("stopped. A measurement keeps nothing: begin it again.", stopped.signal) from None
     plans, spec = [task.plan for task in tasks], tasks[0].job.spec
     return SuiteTime(
         agent=spec.agent,
