@@ -7,7 +7,7 @@ from PIL import Image
 import shoal
 from folders import write_run
 from shoal.ops.aggregates import AGGREGATES
-from shoal.viz import panels
+from shoal.viz import comparison, panels
 from shoal.viz.chart import Band, Dots, Line, Pieces
 from shoal.viz.comparison import (
     PARTS,
@@ -66,6 +66,21 @@ def test_improvement_has_a_row_for_each_pair(found):
     assert chart.y_names == ["b vs. c", "a vs. c", "a vs. b"]
     expected = [found.against(*pair).probability.value for pair in ((1, 2), (0, 2), (0, 1))]
     assert [dot.x[0] for dot in of_kind(chart, Dots)] == expected
+
+
+def test_pairs_of_values_are_named_without_the_hyperparameter(found):
+    assert improvement_chart(found, ["lr=0.1", "lr=0.2", "lr=0.3"]).y_names[-1] == "0.1 vs. 0.2"
+    assert improvement_chart(found, ["lr=0.1", "clip=0.2", "lr=0.3"]).y_names[-1] == "lr=0.1 vs. clip=0.2"
+    assert improvement_chart(found, ["lr=0.1", "b", "lr=0.3"]).y_names[-1] == "lr=0.1 vs. b"
+
+
+@pytest.mark.parametrize(("labels", "rows"), [((), [4, 3, 2]), (("x" * 30, "y" * 30, "z" * 30), [4, 2, 2, 2])])
+def test_panels_beside_long_names_are_in_more_rows(labels, rows, found, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(comparison, "draw_panels", lambda charts, out, *_, **how: drawn.append((charts, how)))
+    plot_comparison(found, tmp_path / "f.png", labels=labels)
+    ((charts, how),) = drawn
+    assert [len(row) for row in charts] == rows and len(how["heights"]) == len(rows)
 
 
 def test_each_environment_has_a_panel_of_learning_curves(found):

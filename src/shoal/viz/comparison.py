@@ -19,6 +19,8 @@ from shoal.viz.words import number
 PARTS = ("aggregates", "profile", "efficiency", "improvement", "curves")
 MOST_PAIRS = 10  # of groups with a row of their own; of more groups, those with the first one
 NORMALIZED = "normalized score"
+LETTER_WIDTH = 0.07  # inches, about, of the names of pairs
+NARROWEST = 1.6  # inches of a panel in a row of more than two
 
 
 @checked_kinds()
@@ -59,8 +61,10 @@ def plot_comparison(
     if len(panels) == 1:
         beside, panels = [*beside, *panels], []
     if beside:
-        rows.append(beside)
-        heights.append(min(2.6, 0.8 * width / len(beside) + 0.4))
+        words = max((len(name) for chart in beside for name in chart.y_names), default=0) * LETTER_WIDTH
+        lines = in_rows(beside, len(beside) if (width - words) / len(beside) >= NARROWEST else 2)
+        rows += lines
+        heights += [min(2.6, 0.8 * width / len(lines[0]) + 0.4)] * len(lines)
     if panels:
         lines = in_rows(panels, PANELS_ACROSS)
         rows += lines
@@ -109,7 +113,7 @@ def efficiency_chart(found: Comparison, names: Sequence[str]) -> Chart:
     label = "environment steps" if is_same else "share of the steps in each environment"
     marks = _bands(x, found.efficiency, names)
     about = f"interquartile mean of normalized returns over {label}"
-    return Chart(marks, label, f"IQM of {NORMALIZED}", about, _legend(names), title="sample efficiency")
+    return Chart(marks, label, "IQM, normalized", about, _legend(names), title="sample efficiency")
 
 
 def improvement_chart(found: Comparison, names: Sequence[str]) -> Chart:
@@ -119,6 +123,9 @@ def improvement_chart(found: Comparison, names: Sequence[str]) -> Chart:
         pairs = [(0, other) for other in range(1, len(names))]
     values = [found.against(a, b).probability for a, b in pairs]
     marks: list[Mark] = [Levels(x=[0.5], style="c6 dashed"), *_interval_rows(values, ["ink"] * len(pairs))]
+    fields = {name.partition("=")[0] for name in names}
+    if len(fields) == 1 and all("=" in name for name in names):  # values of one hyperparameter, which the legend names
+        names = [name.partition("=")[2] for name in names]
     rows = [f"{names[a]} vs. {names[b]}" for a, b in pairs][::-1]
     about = "probability that a run of one group has a higher score than one of another"
     return Chart(marks, "P(first is better)", "", about, title="improvement", y_names=rows, tight_x=False)
