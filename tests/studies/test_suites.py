@@ -22,6 +22,7 @@ from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
 from shoal.training.loop import Run
 from shoal.training.program_store import ProgramStore, count_programs, program_key
+from shoal.training.stopping import Stopped
 from shoal.training.suite_folder import SCORES
 from shoal.training.suite_scores import suite_scores
 from tiny import FIELDS, OPTIONS, SILENT
@@ -89,6 +90,16 @@ def test_a_file_of_ones_own_has_names_patterns_and_fields(tmp_path):
         ("CartPole-v1", {"gravity": 5.0}),
     ]
     assert (suite.name, suite.references) == ("mine", {"CartPole-v1 gravity=5.0": {"random": 20, "target": 500}})
+
+
+def test_a_suite_that_is_interrupted_while_it_compiles_says_how_to_go_on(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shoal.studies.suites.run_job", interrupted)
+    path = write(tmp_path / "tables.toml", 'envs = ["CliffWalking-v1", "FrozenLake-v1"]')
+    with pytest.raises(Stopped, match=f"Continue with: shoal train --resume {tmp_path}/s"):
+        shoal.train_suite("q-learning", path, steps=100, preset=None, name="s", root=tmp_path, progress=False)
 
 
 def test_an_environment_in_a_python_file_beside_the_suite_needs_consent(tmp_path, monkeypatch):

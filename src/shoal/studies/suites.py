@@ -7,6 +7,7 @@ Several processes can train one suite, each with runs that no other trains.
 """
 
 import dataclasses
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -244,9 +245,10 @@ class SuiteRun:
         try:
             how = {"resume": begun, "within": self.folder.path, "store": self._store, **self._how}
             return run_job(task.job, task.plan, folder, **how)
-        except Stopped as stopped:
+        except (KeyboardInterrupt, Stopped) as stopped:  # while it compiles, or in the training, which is saved
+            number = getattr(stopped, "signal", signal.SIGINT)
             command = f"shoal train --resume {self.folder.path}"
-            raise Stopped(f"stopped in {task.label}. Continue with: {command}", stopped.signal) from stopped
+            raise Stopped(f"stopped in {task.label}. Continue with: {command}", number) from stopped
 
     def _begin(self) -> None:
         """Write `suite.json`, and copies of the user's own files that the runs need."""
