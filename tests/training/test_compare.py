@@ -1,5 +1,6 @@
 """`compare` pairs members that share their random numbers, and averages normalized scores over environments."""
 
+import dataclasses
 import json
 import shutil
 
@@ -11,6 +12,8 @@ import shoal
 from folders import change_curves, write_run
 from shoal.cli.main import main
 from shoal.ops.aggregates import AGGREGATES, estimate, paired_difference, probability_of_improvement
+from shoal.specs.describe import describe
+from shoal.training.comparison import env_differences, env_key
 from tiny import FIELDS, OPTIONS, SILENT
 
 
@@ -254,3 +257,13 @@ def test_a_group_without_a_finite_score_in_an_environment_is_refused(tmp_path):
     good = write_run(tmp_path / "good", np.zeros(4), fields={"gamma": 0.9}, seed=3)
     with pytest.raises(ValueError, match="gamma=0.5 has no finite score in CartPole-v1"):
         shoal.compare(bad, good, group="gamma")
+
+
+def test_a_policy_of_the_zoo_has_the_usual_environment():
+    ours = shoal.load_result("zoo:ppo/CartPole-v1").spec
+    usual = dataclasses.replace(ours, env_fields=dict(describe(shoal.make("CartPole-v1")).fields))
+    assert not ours.env_fields and env_differences(ours, usual) == {} and env_key(ours) == env_key(usual)
+    light = dataclasses.replace(ours, env_fields={"gravity": 5.0})
+    assert env_differences(ours, light) == {"env.gravity": (9.8, 5.0)} and env_key(ours) != env_key(light)
+    file = dataclasses.replace(ours, env="e.py:One", env_fields={"size": 3})
+    assert env_key(file)[1] == (("env.size", "3"),)  # its code is not run

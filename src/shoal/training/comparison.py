@@ -6,13 +6,14 @@ normalized (`training.references`); the statistics are those of `ops.aggregates`
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from shoal.core.registry import ENVS
 from shoal.ops.aggregates import (
     AGGREGATES,
     Estimate,
@@ -22,6 +23,7 @@ from shoal.ops.aggregates import (
     performance_profile,
     probability_of_improvement,
 )
+from shoal.specs.describe import describe
 from shoal.specs.spec import RunSpec, plain
 from shoal.training.generations import planned_steps
 from shoal.training.references import Reference
@@ -146,15 +148,27 @@ def env_differences(a: RunSpec, b: RunSpec) -> dict[str, tuple[Any, Any]]:
     """Return what differs between the environments of two runs: `{"env": names}`, or the values of fields by path."""
     if a.env_name != b.env_name:
         return {"env": (a.env_name, b.env_name)}
-    fields = {name: (a.env_fields.get(name), b.env_fields.get(name)) for name in {**a.env_fields, **b.env_fields}}
+    of_a, of_b = _env_fields(a), _env_fields(b)
+    fields = {name: (of_a.get(name), of_b.get(name)) for name in {**of_a, **of_b}}
     return {f"env.{name}": both for name, both in fields.items() if plain(both[0]) != plain(both[1])}
 
 
 def env_key(spec: RunSpec, values: Mapping[str, Any] = MappingProxyType({}), path: str = "") -> EnvKey:
     """Return what tells environments apart: the name and the fields, also those of a setting, without one at `path`."""
-    fields = {f"env.{name}": value for name, value in spec.env_fields.items()}
+    fields = {f"env.{name}": value for name, value in _env_fields(spec).items()}
     fields |= {name: value for name, value in values.items() if name.startswith("env.")}
     return spec.env_name, tuple(sorted((name, str(plain(value))) for name, value in fields.items() if name != path))
+
+
+def _env_fields(spec: RunSpec) -> Mapping[str, Any]:
+    """Return all fields of the environment. Policies of the zoo, and runs of older versions, lack some usual ones."""
+    return {**_usual_fields(spec.env), **spec.env_fields}
+
+
+@lru_cache(maxsize=256)
+def _usual_fields(env: str) -> Mapping[str, Any]:
+    """Return the fields of an environment of shoal as `spec.json` has them; none for those of others."""
+    return describe(ENVS[env].build()).fields if env in [*ENVS] else {}
 
 
 def env_label(key: EnvKey, keys: Iterable[EnvKey]) -> str:
