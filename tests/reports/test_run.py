@@ -32,7 +32,10 @@ def test_large_counts_have_few_digits():
 
 
 def test_the_layers_of_the_network_are_listed(tmp_path):
-    page, policy = Page(shoal.report("zoo:ppo/CartPole-v1")), shoal.load("zoo:ppo/CartPole-v1")
+    page, policy = (
+        Page(shoal.report("zoo:ppo/CartPole-v1", out=tmp_path / "zoo.html")),
+        shoal.load("zoo:ppo/CartPole-v1"),
+    )
     total = sum(x.size for x in jax.tree.leaves(policy.weights))
     assert f"Network: {total:,} numbers in each member's policy" in page.text
     (layers,) = [table for table in page.tables if table[0] == ["layer", "arrays", "numbers"]]

@@ -225,7 +225,8 @@ def _describe_suite(planned: Any, root: Path) -> None:
     for env, reason in planned.left_out.items():
         print(f"note: {env} is left out: {reason}")
     print(describe(plans, root))
-    print(f"\n{_count(len(plans), 'run')} need {_count(count_programs(plans), 'set')} of compiled programs")
+    needs = "needs" if len(plans) == 1 else "need"
+    print(f"\n{_count(len(plans), 'run')} {needs} {_count(count_programs(plans), 'set')} of compiled programs")
 
 
 def _count(number: int, word: str) -> str:

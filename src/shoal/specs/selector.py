@@ -92,9 +92,7 @@ class Selector(Struct, abc.ABC):
     """
 
     every: int = 1  # records between two calls of `select`; a subclass may declare a static field of this name
-    source: Any = (
-        None  # what decisions need from outside of the run folder; a subclass may declare a static field of it
-    )
+    source: Any = None  # what decisions need from outside of the run; a subclass may declare a static field of it
 
     def _check_last(self) -> None:
         """Raise ValueError for an `every` that is no count of records, and for arrays in the place of a number."""
