@@ -55,12 +55,12 @@ CURVES = {  # of three members, with four records
 
 def test_scores_by_hand():
     one, several = make_contestants(["sarsa", {"agent": "sarsa", "selector": "random", "seeds": 3}], ENV, {})
-    np.testing.assert_array_equal(one.scores(CURVES, "last"), [2, 3, np.nan])
-    np.testing.assert_array_equal(one.scores(CURVES, "whole"), [4, 5, 19 / 3])
-    np.testing.assert_array_equal(one.scores(CURVES, "reach:4"), [-30, -40, np.nan])  # the second one never reaches 4
-    np.testing.assert_array_equal(several.scores(CURVES, "last"), [3])
-    np.testing.assert_array_equal(several.scores(CURVES, "reach:1"), [-30])
-    np.testing.assert_allclose(several.scores(CURVES, "whole"), [(4 + 5 + 19 / 3) / 3])
+    np.testing.assert_array_equal(one.scores(CURVES, "last", 40), [2, 3, np.nan])
+    np.testing.assert_array_equal(one.scores(CURVES, "whole", 40), [4, 5, 19 / 3])
+    np.testing.assert_array_equal(one.scores(CURVES, "reach:4", 40), [-30, -40, np.nan])  # the second one never reaches 4
+    np.testing.assert_array_equal(several.scores(CURVES, "last", 40), [3])
+    np.testing.assert_array_equal(several.scores(CURVES, "reach:1", 40), [-30])
+    np.testing.assert_allclose(several.scores(CURVES, "whole", 40), [(4 + 5 + 19 / 3) / 3])
 
 
 def test_different_lengths_are_told():
