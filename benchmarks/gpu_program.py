@@ -173,6 +173,8 @@ def everything(options: argparse.Namespace) -> list[list[str]]:
     classes = {tuple(cls): name for name, cls in reversed(names.items())}  # the first name of each class
     families = {module.split(".")[2]: name for (module, _), name in classes.items()}
     commands = [["agent", name, "--members", str(members)] for members in (1, MANY) for name in agents]
+    choices = [("ppo", "off"), ("dqn", "on"), ("pqn", "on")]  # the others than those of kernels=auto
+    commands += [["agent", name, "--members", str(MANY), "--fields", f"kernels={other}"] for name, other in choices]
     commands += [["env", name, "--envs", str(SMALL)] for name in sorted(classes.values())]
     commands += [["env", name, "--envs", str(LARGE)] for name in sorted(families.values())]
     commands += [["reset", name, "--envs", str(SMALL)] for name in sorted(classes.values())]

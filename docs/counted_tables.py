@@ -80,8 +80,10 @@ TARGETS = {
         why_missed="0.27 GB are the copy of the target network, which is counted in every update, although its loop "
         "runs in one of 50 only; without it 3.51 GB remain. The largest kernels are Adam's (0.58 GB) and the products "
         "of the layer with 120 x 84 weights and their sums (eight kernels, 2.1 GB), which write and read activations "
-        "of 128 samples (`nn/torsos.py`). The kernel that keeps activations in registers is for PPO and A2C only.",
+        "of 128 samples (`nn/torsos.py`). The kernel of the next row keeps them in registers.",
     ),
+    "agent dqn --members 2048 --fields kernels=on": Target(bytes=3.5e9),
+    "agent pqn --members 2048 --fields kernels=on": Target(),
 }
 WHY_MORE = {  # agents -> why their 2,048 members move more than four times the least
     "bc": "as PPO without kernels of our own: the products of the layer with 64 x 64 weights write and read the "
@@ -98,14 +100,14 @@ WHY_MORE = {  # agents -> why their 2,048 members move more than four times the 
     "GB, written and read by each part of the normalization, 134 GB in a gradient step); TQC has five critics with 25 "
     "quantiles each, and compares 125 with 115 of them for each of 256 samples (195 GB); REDQ has ten critics and 80 "
     "gradient steps in an update (361 GB each).",
-    "dqn": "see above.",
+    "dqn": "see the targets.",
     "iqn": "the network is computed for 64 fractions of each of 128 samples. An array of 2,048 x 128 x 64 x 84 numbers "
     "has 5.8 GB; the products with the embedding of fractions, the layer above and their gradients write and read such "
     "arrays, 130 GB in a gradient step. The least has the weights only.",
     "rainbow": "as C51, with two heads of 51 numbers whose weights have noise: 15.8 GB in a gradient step.",
     "pqn": "each step of the rollout computes the network, which reads the weights again: 1.1 GB for eight steps, 17 "
-    "GB for all. PQN has no kernel of our own for rollouts. In a gradient step (5 GB) the sums of layer normalization "
-    "write and read the activations again.",
+    "GB for all. In a gradient step (5 GB) the sums of layer normalization write and read the activations again. "
+    "`kernels=on` does both in kernels of our own (see the targets), which no GPU has timed yet.",
     "q-learning, double-q, sarsa, expected-sarsa": "five kernels for a step of all members, each at the shortest time "
     "that a launch takes. They read and write the states, the change of the table and the record of the step; the "
     "least has only the samples and one pass over the table.",

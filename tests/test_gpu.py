@@ -27,7 +27,7 @@ NAMES = list({entry.cls: name for name, entry in reversed(list(ENVS.items()))}.v
 ON_CPU = {"interpreted_kernels": jax.default_backend() == "cpu"}
 FORMS = {
     "one member": form_for("gpu", 1)._replace(**ON_CPU),
-    "many members": form_for("gpu", 2048)._replace(**ON_CPU),
+    "many members": form_for("gpu", 2048)._replace(q_network_kernels=True, **ON_CPU),
     "without kernels": form_for("gpu", 2048)._replace(gradient_kernels=False, rollout_kernels=False),
     "cpu": CPU,
 }
@@ -49,6 +49,7 @@ CASES = [
     ("ppo", "CartPole-v1", {"memory": "gru", "num_steps": 16}),
     ("a2c", "CartPole-v1", {}),
     ("dqn", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8, "prioritized": True}),
+    ("dqn", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8}),
     ("c51", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8}),
     ("pqn", "CartPole-v1", {"num_envs": 8, "num_steps": 16}),
     ("sac", "Pendulum-v1", {"learning_starts": 32}),
@@ -87,7 +88,7 @@ def policy_and_metrics(case, form):
         pytest.param(i, form, id=f"{agent}-{name}-{form}")
         for i, (agent, name, _) in enumerate(CASES)
         for form in FORMS
-        if agent == "ppo" or form != "without kernels"  # only PPO has kernels
+        if agent == "ppo" or form != "without kernels"  # only PPO's are in the usual form
     ],
 )
 def test_an_update_of_an_agent_is_the_same(case, form):

@@ -29,8 +29,9 @@ from shoal.training.program import Member, begin, train_chunk
 from tiny import SILENT
 
 SHORT = {"steps_per_trip": 2, "returns_per_trip": 2, "interpreted_kernels": True}  # which compiles sooner
-FORMS = {"few": form_for("gpu", 1)._replace(**SHORT), "many": form_for("gpu", 2048)._replace(**SHORT)}
-FORMS["XLA's"] = FORMS["many"]._replace(gradient_kernels=False, rollout_kernels=False)
+FORMS = {"few": form_for("gpu", 1)._replace(**SHORT), "XLA's": form_for("gpu", 2048)._replace(**SHORT)}
+FORMS["many"] = FORMS["XLA's"]._replace(q_network_kernels=True)
+FORMS["XLA's"] = FORMS["XLA's"]._replace(gradient_kernels=False, rollout_kernels=False)
 UPDATES = 4
 SMALL = {
     "num_envs": 4, "num_steps": 8, "hidden": (8,), "num_epochs": 1, "num_minibatches": 2, "batch_size": 8,
@@ -268,23 +269,32 @@ def test_kernels_on_a_cpu_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("fields", "reason"),
+    ("name", "fields", "reason"),
     [
-        ({"memory": "gru", "num_envs": 8, "num_minibatches": 2}, "kernels='on', but (gradient|rollout) kernels do not"),
-        ({"hidden": (256, 256)}, "kernels do not apply here: .* too large"),
+        ("ppo", {"memory": "gru", "num_envs": 8, "num_minibatches": 2}, "but (gradient|rollout) kernels do not apply"),
+        ("ppo", {"hidden": (256, 256)}, "kernels do not apply here: .* too large"),
+        ("pqn", {"memory": "mingru", "num_envs": 8}, "but q network kernels do not apply"),
+        ("dqn", {"memory": "gru"}, "but q network kernels do not apply here: a memory reads sequences"),
+        ("dqn", {"prioritized": True}, r"reports an array of shape \(128,\)"),
+        ("dqn", {"batch_size": 256, "max_batch_size": 256}, "a minibatch has at most 128 rows, not 256"),
+        ("dqn", {"hidden": (256, 256)}, "has 74,256 weights .* more than 32,768"),
+        ("dqn", {"noisy": True}, "random_split has no rule"),
+        ("iqn", {}, "random_split has no rule"),
+        ("c51", {}, "more than 32,768"),
     ],
 )
-def test_kernels_that_do_not_apply_are_refused_with_the_reason(fields, reason):
-    with using(FORMS["many"]), pytest.raises(ValueError, match=reason):
-        AGENTS["ppo"].build(kernels="on", **fields).bind(make("CartPole-v1"))
+def test_kernels_that_do_not_apply_are_refused_with_the_reason(name, fields, reason):
+    with using(FORMS["many"]), pytest.raises(ValueError, match="kernels='on', .*" + reason):
+        AGENTS[name].build(kernels="on", **fields).bind(make("CartPole-v1"))
     with using(FORMS["many"]):
-        AGENTS["ppo"].build(**fields).bind(make("CartPole-v1"))
+        AGENTS[name].build(**fields).bind(make("CartPole-v1"))
 
 
-def test_kernels_that_are_on_or_off_change_the_last_digits_only():
-    env = make(playable("ppo"))
+@pytest.mark.parametrize("name", ["ppo", "dqn", "pqn"])
+def test_kernels_that_are_on_or_off_change_the_last_digits_only(name):
+    env = make(playable(name))
     of_kernels, of_xla = (
-        trained(small("ppo", env).replace(kernels=kernels), both(env), FORMS[form])
+        trained(small(name, env).replace(kernels=kernels), both(env), FORMS[form])
         for kernels, form in (("on", "XLA's"), ("off", "many"))
     )
     assert_close(of_kernels, of_xla)

@@ -1,4 +1,6 @@
-"""Compile a kernel of PPO for a GPU that is not there, in a process of its own: `compiled_kernel.py gradient|rollout`.
+"""Compile a kernel for a GPU that is not there, in a process of its own: `compiled_kernel.py KERNEL`.
+
+KERNEL is `gradient` or `rollout` of PPO, or `replay_gradient` of DQN.
 
 It writes one line of JSON: launches, bytes of the program, the largest shared memory of a block of threads, and for
 each of our kernels the bytes of registers that spill.
@@ -25,7 +27,7 @@ def main(what: str) -> None:
     os.environ["XLA_FLAGS"] = "--xla_gpu_dump_llvmir=true --xla_dump_emitter_re=ptx"
     with tempfile.TemporaryDirectory() as folder:
         device.prepare(Path(folder))
-        function, arguments = {"gradient": gradient, "rollout": rollout}[what]()
+        function, arguments = {"gradient": gradient, "rollout": rollout, "replay_gradient": replay_gradient}[what]()
         compiled = device.compile_for_gpu(function, arguments, {})
         (sequence,) = Path(folder).glob("*jit_in_form*thunk_sequence.txt")
         spilled = [spills(file) for file in Path(folder).glob("*.ptx") if ".entry shoal_" in file.read_text()]
@@ -48,20 +50,18 @@ def spills(file: Path) -> int:
     return sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", said))
 
 
-def ppo():
-    """PPO on CartPole with its default fields, whose numbers differ between members, and the states of members."""
+def bound(name):
+    """An agent on CartPole with its default fields, whose numbers differ between members, and the states of members."""
     import jax
 
-    from shoal.agents.ppo import PPO
     from shoal.core.form import form_for, using
     from shoal.core.keys import make_key
-    from shoal.core.registry import make
+    from shoal.core.registry import AGENTS, make
     from shoal.core.struct import to_arrays
 
-    env = make("CartPole-v1")
-    agent = to_arrays(PPO().bind(env))
-    form = form_for("gpu", MEMBERS)
+    env, form = make("CartPole-v1"), form_for("gpu", MEMBERS)
     with using(form):
+        agent = to_arrays(AGENTS[name].build(kernels="on").bind(env))
         keys = jax.eval_shape(lambda: jax.random.split(make_key(0), MEMBERS))
         states = jax.eval_shape(jax.vmap(lambda key: agent.init(key, env)), keys)
     agents = jax.tree.map(lambda x: jax.ShapeDtypeStruct((MEMBERS, *x.shape), x.dtype), agent)
@@ -77,7 +77,7 @@ def gradient():
     from shoal.core.form import using
     from shoal.ops.kernels.gradient import kernel_gradient
 
-    agents, _, states, form = ppo()
+    agents, _, states, form = bound("ppo")
     numbers = jax.ShapeDtypeStruct((MEMBERS, 128), jnp.float32)
     obs = jax.ShapeDtypeStruct((MEMBERS, 128, 4), jnp.float32)
     rows = Batch(obs, None, jax.ShapeDtypeStruct((MEMBERS, 128), jnp.int32), *[numbers] * 4)
@@ -89,13 +89,40 @@ def gradient():
     return in_form, (agents, states.weights, rows)
 
 
+def replay_gradient():
+    """The gradient of DQN's loss on a minibatch of 128 samples."""
+    import jax
+    import jax.numpy as jnp
+
+    from shoal.agents.replay_agent import Observed
+    from shoal.core.form import using
+    from shoal.core.keys import make_key
+    from shoal.ops.gradients import pack
+    from shoal.ops.replay import Transitions
+
+    agents, _, states, form = bound("dqn")
+    numbers = jax.ShapeDtypeStruct((MEMBERS, 128), jnp.float32)
+    obs = Observed(jax.ShapeDtypeStruct((MEMBERS, 128, 4), jnp.float32), None)
+    rows = Transitions(obs, jax.ShapeDtypeStruct((MEMBERS, 128), jnp.int32), numbers, numbers, obs)
+
+    def one(agent, weights, target, rows, share):
+        packed, unpack = pack(weights)
+        return agent._gradient_of_loss(unpack)(packed, (rows, share), target, make_key(0))
+
+    def in_form(agents, *rest):
+        with using(form):
+            return jax.vmap(one)(agents, *rest)
+
+    return in_form, (agents, states.weights, states.target, rows, numbers)
+
+
 def rollout():
     """A rollout of 128 steps of 4 environments."""
     import jax
 
     from shoal.core.form import using
 
-    agents, env, states, form = ppo()
+    agents, env, states, form = bound("ppo")
 
     def one(agent, state):
         noise, behavior = agent.policy_noise(state, state.key), agent.behavior(state)

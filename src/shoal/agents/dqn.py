@@ -16,6 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.agents.kernels import check_kernels, gradient_of, kernels_field
 from shoal.agents.normalization import first_stats, normalized, updated
 from shoal.agents.replay_agent import Observed, ReplayAgent, SequenceShape, steps_of
 from shoal.agents.sequences import (
@@ -192,6 +193,7 @@ class DQN(ReplayAgent):
     memory_window: int = window_field()
     sequence_length: int = length_field()
     burn_in: int = burn_in_field()
+    kernels: str = kernels_field("gradient steps")
 
     def bind(self, env: Env) -> "DQN":
         """The agent with the spaces and sizes of an environment.
@@ -223,7 +225,9 @@ class DQN(ReplayAgent):
         _check_support(self)
         check_sequences(self)
         space = env.observation_space
-        return self.fitted(env).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
+        bound = self.fitted(env).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
+        check_kernels(bound, env)
+        return bound
 
     def init(self, key: Key, env: Env) -> DQNState:
         """Initial weights, environment states, and an empty buffer. `key` is consumed."""
@@ -343,11 +347,11 @@ class DQN(ReplayAgent):
         self, state: DQNState, clock: Int[Array, ""], key: Key, env: Env | None
     ) -> tuple[DQNState, dict[str, Array], Int[Array, ""]]:
         packed, unpack = pack(state.weights)
-        gradient_of_loss = jax.grad(lambda packed, *rest: self._loss(unpack(packed), *rest), has_aux=True)
+        gradient_of_loss = self._gradient_of_loss(unpack)
 
         def step(learner: Any, batch: Transitions, weight: Float[Array, "B"], key: Key) -> tuple[Any, Any, Any]:
             packed, optimizer, is_stopped = learner
-            gradient, (priority_error, losses) = gradient_of_loss(packed, state.target, batch, weight, key)
+            gradient, (priority_error, losses) = gradient_of_loss(packed, (batch, weight), state.target, key)
             learner = descend(
                 self._optimizer,
                 packed,
@@ -372,6 +376,15 @@ class DQN(ReplayAgent):
         )
         state = state.replace(weights=unpack(packed), optimizer=optimizer, is_stopped=is_stopped, priorities=priorities)
         return state, losses, due
+
+    def _gradient_of_loss(self, unpack: Any) -> Any:
+        # The function (packed weights, (batch, sample weights), target, key) -> (gradient, (errors, losses)).
+        def loss(weights: Weights, rows: tuple[Transitions, Array], target: Weights, key: Key) -> tuple[Array, Any]:
+            batch, weight = rows
+            total, (error, losses) = self._loss(weights, target, batch, weight, key)
+            return total, (error if self.prioritized else None, losses)
+
+        return gradient_of(self, loss, unpack, "q_network_kernels", sums=True)
 
     def importance(self, age: Int[Array, ""]) -> Number:
         """The exponent of importance weights at this age: linear to 1 at the horizon."""

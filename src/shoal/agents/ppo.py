@@ -8,16 +8,15 @@ With a `memory`, a minibatch consists of whole environments: all T steps of each
 recurrent carry that it had at the start of the rollout. The carry is reset in the step that begins an episode.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from shoal.agents.bonus import BONUSES, CountBonus, RNDBonus, bonus_of, check_bonus
+from shoal.agents.kernels import check_kernels, gradient_of, kernels_field, scan_of
 from shoal.agents.learned_losses import FIRST_SURROGATES, FIRST_VALUE_LOSSES
 from shoal.agents.losses import check_term, chosen_loss
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
@@ -28,7 +27,7 @@ from shoal.core.form import current
 from shoal.core.keys import make_key
 from shoal.core.registry import agent
 from shoal.core.spaces import Box, zeros
-from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct, to_arrays
+from shoal.core.struct import Number, Struct, filled_by_bind, hyper, part, static, struct
 from shoal.nn.actor_critic import NO_CARRY, ActorCritic, Carry
 from shoal.nn.distributions import (
     Distribution,
@@ -44,9 +43,6 @@ from shoal.nn.memory.fields import check_memory_fields, memory_field, memory_of,
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso, is_dense
 from shoal.ops.devices import device_key, device_share, mean_over, standardized
 from shoal.ops.gradients import Optimizer, descend, first_moments, mean_of_steps, pack
-from shoal.ops.kernels.choice import KERNELS, with_kernel
-from shoal.ops.kernels.gradient import kernel_gradient
-from shoal.ops.kernels.loop import kernel_scan
 from shoal.ops.noise import correlated
 from shoal.ops.returns import gae
 from shoal.ops.running import RunningStats
@@ -64,7 +60,6 @@ from shoal.rollouts.rollout import (
     Rollout,
     Scan,
     Trajectory,
-    looped,
     rows_of_truncated_steps,
     successor_value,
 )
@@ -216,11 +211,7 @@ class PPO(RolloutAgent):
     shuffle: str = shuffle_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
-    kernels: str = static(
-        "auto",
-        choices=KERNELS,
-        help="run rollouts and gradient steps in kernels of shoal's own on an NVIDIA GPU; auto: where that is faster",
-    )
+    kernels: str = kernels_field("rollouts and gradient steps")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -250,7 +241,9 @@ class PPO(RolloutAgent):
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
         bound._check_extra_loss()
-        _check_kernels(bound, env)
+        if bound.kernels == "on" and bound.bonus != "none":
+            raise ValueError(f"kernels='on', but a kernel has no values of bonus={bound.bonus!r}: leave kernels out.")
+        check_kernels(bound, env)
         return bound
 
     @property
@@ -529,29 +522,15 @@ class PPO(RolloutAgent):
         return unpack(packed), optimizer, is_stopped, losses, share
 
     def _gradient_of_loss(self, unpack: Any) -> Any:
-        # The function (packed weights, samples, carry) -> (gradient, losses), as one kernel where one is used.
-        def of_xla(packed: Any, rows: Batch, carry: Carry) -> tuple[Any, dict[str, Array]]:
-            return jax.grad(lambda packed: self._loss(unpack(packed), rows, carry), has_aux=True)(packed)
-
-        def of_kernel(packed: Any, rows: Batch, carry: Carry) -> tuple[Any, dict[str, Array]]:
-            gradient, losses = kernel_gradient(
-                lambda weights, rows: self._loss(weights, rows, carry),
-                unpack(packed),
-                rows,
-                interpret=current().interpreted_kernels,
-            )
-            return pack(gradient)[0], losses
-
-        # An extra loss may be no mean over samples, which is what a kernel computes.
-        if self.extra_loss is not None or self.bonus != "none":
-            return of_xla
-        return with_kernel(self.kernels, "gradient_kernels", of_kernel, of_xla)
+        # The function (packed weights, samples, carry) -> (gradient, losses). An extra loss may be no mean over
+        # samples, which is what a kernel computes.
+        of_xla = self.extra_loss is not None or self.bonus != "none"
+        return gradient_of(self.replace(kernels="off") if of_xla else self, self._loss, unpack, "gradient_kernels")
 
     @property
     def scan(self) -> Scan:
         """The function that runs the loop of a rollout: one kernel, where one is used."""
-        of_kernel = partial(kernel_scan, interpret=current().interpreted_kernels)
-        return with_kernel(self.kernels, "rollout_kernels", of_kernel, looped)
+        return scan_of(self, "rollout_kernels")
 
     def _minibatch_indices(self, key: Key) -> Int[Array, "steps B"]:
         shape, key = (self.num_steps, self.rollout.num_envs), device_key(key, self.rollout.devices)
@@ -654,19 +633,3 @@ class PPO(RolloutAgent):
 def _reached(trajectory: Trajectory) -> Any:
     """The observations [T, E] after all steps; where an episode ended, the first one of the next episode."""
     return jax.tree.map(lambda x, last: jnp.concatenate([x[1:], last[None]]), trajectory.obs, trajectory.last_obs)
-
-
-def _check_kernels(agent: PPO, env: Env) -> None:
-    """Raise ValueError if a bound agent has `kernels="on"` and they do not apply; the message has the condition."""
-    if agent.kernels != "on":
-        return
-    if agent.bonus != "none":
-        raise ValueError(f"kernels='on', but a kernel has no values of bonus={agent.bonus!r}: leave kernels out.")
-    form = current()
-    if form.platform != "gpu" and not form.interpreted_kernels:
-        raise ValueError(
-            f"kernels='on', but kernels run on NVIDIA GPUs, and JAX uses {form.platform} here: leave kernels out."
-        )
-    first = jax.tree.map(lambda x: np.ravel(x)[0] if isinstance(x, np.ndarray) else x, agent)  # of a sweep
-    one, env = to_arrays(first), to_arrays(env)
-    jax.eval_shape(lambda: one.update(one.init(make_key(0), env), env, jnp.int32(0)))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from shoal.agents.kernels import check_kernels, gradient_of, kernels_field, scan_of
 from shoal.agents.normalization import first_stats, normalization_field, normalized, updated
 from shoal.agents.rollout_agent import RolloutAgent
 from shoal.core.agent import Guarded, Metrics, check_choices, check_counts
@@ -37,7 +38,7 @@ from shoal.ops.shuffle import (
     shuffle_field,
     whole_environments,
 )
-from shoal.rollouts.rollout import EnvStates, Rollout, Trajectory, rows_of_truncated_steps, successor_value
+from shoal.rollouts.rollout import EnvStates, Rollout, Scan, Trajectory, rows_of_truncated_steps, successor_value
 
 Weights = Any
 
@@ -125,6 +126,7 @@ class PQN(RolloutAgent):
     shuffle: str = shuffle_field()
     reset: str = static("bank", choices=("bank", "exact"))
     bank_size: int = static(0, help="first states per environment and update; 0: as many as a random policy needs")
+    kernels: str = kernels_field("rollouts and gradient steps")
 
     observation_space: Any = filled_by_bind()
     action_space: Any = filled_by_bind()
@@ -143,13 +145,15 @@ class PQN(RolloutAgent):
         if not isinstance(env.action_space, Discrete):
             raise Unsuited(f"it has one Q-value per action, so it needs Discrete actions, not {env.action_space}.")
         space = env.observation_space
-        return self.replace(
+        bound = self.replace(
             network=chosen_torso(self, space, layer_norm=self.layer_norm),
             observation_space=space,
             action_space=env.action_space,
             shuffle=shuffle,
             rollout=Rollout.for_env(env, self.num_envs, self.num_steps, self.reset, self.bank_size),
         )
+        check_kernels(bound, env)
+        return bound
 
     def split(self, devices: int) -> "PQN":
         """The agent as each of `devices` devices runs it, with its share of the environments.
@@ -192,6 +196,11 @@ class PQN(RolloutAgent):
         of_all_envs = sample_uniforms(key, (self.num_steps, self.num_envs), self.action_space.n)
         uniforms = device_share(of_all_envs, self.rollout.devices, axis=1)
         return uniforms, self._epsilon(state.age, jnp.arange(self.num_steps, dtype=jnp.int32))
+
+    @property
+    def scan(self) -> Scan:
+        """The function that runs the loop of a rollout: one kernel, where one is used."""
+        return scan_of(self, "q_network_kernels")
 
     def behavior(self, state: PQNState) -> Any:
         """The epsilon-greedy policy of a rollout. It also records the largest Q-value of each observation."""
@@ -289,7 +298,7 @@ class PQN(RolloutAgent):
         # (weights, optimizer, whether the member is stopped, losses) after all minibatches.
         packed, unpack = pack(state.weights)
         learning_rate = self._learning_rate(state.age)
-        gradient_of_loss = jax.grad(lambda packed, rows, carry: self._loss(unpack(packed), rows, carry), has_aux=True)
+        gradient_of_loss = gradient_of(self, self._loss, unpack, "q_network_kernels")
 
         def step(carry, index):
             packed, optimizer, is_stopped = carry

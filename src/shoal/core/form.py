@@ -45,6 +45,7 @@ class Form(NamedTuple):
     replay_as_rows: bool = False  # new rows are written as numbers [T, N]: XLA then keeps a ring in the order of reads
     gradient_kernels: bool = False  # gradient steps run in a kernel of our own (`ops.kernels`), if `kernels` is auto
     rollout_kernels: bool = False  # so do rollouts
+    q_network_kernels: bool = False  # so do gradient steps of DQN, and PQN's updates: no GPU has timed them yet
     interpreted_kernels: bool = False  # kernels run operation by operation, on any device: for tests
     double_buffered_loops: bool = False  # two trips of a compiled loop per iteration: no copies of what it carries
 

@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from shoal.agents.dqn import DQN
 from shoal.agents.ppo import PPO, Batch
+from shoal.agents.replay_agent import Observed
 from shoal.core.form import form_for, using
 from shoal.core.keys import make_key
 from shoal.core.registry import make
@@ -15,6 +17,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import to_arrays
 from shoal.ops.kernels.flat import CannotLower
 from shoal.ops.kernels.gradient import kernel_gradient
+from shoal.ops.replay import Transitions
 
 MEMBERS = 3
 
@@ -85,6 +88,42 @@ def test_equals_the_gradient_of_xla(env, size, has_mask, fields):
     assert len({float(x) for x in got[1]["clip_fraction"]}) > 1  # their hyperparameters had an effect
 
 
+@pytest.mark.parametrize(
+    ("size", "hidden", "chunk", "fields"),
+    [
+        (32, (16,), 16, {"double": True}),  # two chunks
+        (20, (120, 84), None, {"dueling": True, "loss": "huber"}),  # a large network
+    ],
+)
+def test_a_sum_of_weighted_losses_equals_that_of_xla(size, hidden, chunk, fields):
+    env = make("CartPole-v1")
+    agent = to_arrays(DQN(hidden=hidden, **fields).bind(env))
+    keys = jax.random.split(make_key(1), (7, MEMBERS))
+    online, target = (jax.vmap(lambda key: agent.init(key, env).weights)(k) for k in keys[:2])
+    obs, next_obs, reward, action, weight = (
+        jax.vmap(lambda k, shape=shape: jax.random.normal(k, shape))(k)
+        for k, shape in zip(keys[2:], ((size, 4), (size, 4), *[(size,)] * 3), strict=True)
+    )
+
+    def gradient(how):
+        def one(online, target, obs, next_obs, reward, action, weight):
+            def loss(weights, rows):
+                total, (_, losses) = agent._loss(weights, target, *rows, make_key(0))
+                return total, losses
+
+            seen, then = Observed(obs, None), Observed(next_obs, None)
+            rows = Transitions(seen, (action > 0).astype(jnp.int32), reward, 0.9 + 0 * reward, then), weight
+            return how(loss, online, rows)
+
+        with using(form_for("gpu", 2048)):
+            return jax.jit(jax.vmap(one))(online, target, obs, next_obs, reward, action, weight)
+
+    got = gradient(partial(in_interpreter, sums=True, only_measured=False, chunk=chunk))
+    want = gradient(xla)
+    assert jax.tree.structure(got) == jax.tree.structure(want)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), got, want)
+
+
 def test_is_a_launch_for_each_network_with_a_block_for_each_member():
     agent = bound("CartPole-v1", hidden=(16,))
     weights, rows = members(agent, "CartPole-v1", 16)
@@ -113,7 +152,7 @@ def linear(weights, rows):
     ("weights", "rows", "reason"),
     [
         (jnp.ones(3, jnp.float16), {"x": jnp.ones((16, 3), jnp.float16)}, "is float16, not float32"),
-        (jnp.ones((200, 100)), {"x": jnp.ones((16, 200))}, "one network has 32,768 weights"),
+        (jnp.ones((200, 100)), {"x": jnp.ones((16, 200))}, "one network has 32,768 weights .* more than 8,192"),
         (jnp.ones(3), {"x": jnp.ones((16, 3)), "y": jnp.ones(8)}, "do not share a first axis"),
         (jnp.ones(3), {"x": jnp.ones((131, 3))}, "divides the minibatch of 131 rows"),
     ],
@@ -121,6 +160,15 @@ def linear(weights, rows):
 def test_a_refusal_names_the_condition(weights, rows, reason):
     with pytest.raises(CannotLower, match=reason):
         in_interpreter(linear, weights, rows)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "reason"),
+    [((200, 200), 16, "has 65,536 weights .* more than 32,768"), ((200, 100), 80, "at most 64 rows, not 80")],
+)
+def test_a_refusal_of_a_network_of_a_size_that_was_not_measured(shape, size, reason):
+    with pytest.raises(CannotLower, match=reason):
+        in_interpreter(linear, jnp.ones(shape), {"x": jnp.ones((size, 200))}, only_measured=False)
 
 
 def test_a_refusal_names_the_operation():

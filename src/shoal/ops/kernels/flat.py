@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Literal
 
@@ -22,7 +23,8 @@ class Value:
     __slots__ = ("dtype", "number", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, number: Any = None):
-        self.shape, self.dtype, self.number = tuple(shape), np.dtype(dtype), number
+        self.shape, self.number = tuple(shape), number
+        self.dtype = dtype if jnp.issubdtype(dtype, jax.dtypes.extended) else np.dtype(dtype)  # of keys: extended
 
 
 class Step(NamedTuple):

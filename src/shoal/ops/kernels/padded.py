@@ -18,7 +18,7 @@ from shoal.ops.kernels.flat import CannotLower, Step, Value
 
 LEAST = 16  # rows and columns of a product on tensor cores
 MOST_COLUMNS = 16  # of arrays that are joined or sliced column by column
-LARGEST_ARRAY = 2**13  # elements with padding: an array is kept in the registers of a block
+LARGEST_ARRAY = 2**13  # elements with padding: an array is kept in the registers of a block of 4 warps
 
 
 class Padded(NamedTuple):
@@ -58,13 +58,16 @@ def inside(shape: Sequence[int], axes: Sequence[int] | None = None) -> Array | N
     return mask
 
 
-def run(steps: Sequence[Step], values: dict[Value, Padded]) -> None:
-    """Run steps, and add what they compute to `values`. Raises CannotLower for an operation without a rule."""
+def run(steps: Sequence[Step], values: dict[Value, Padded], largest: int = LARGEST_ARRAY) -> None:
+    """Run steps, and add what they compute to `values`.
+
+    Raises CannotLower for an operation without a rule, and for an array with more than `largest` elements.
+    """
     for step in steps:
         if (rule := _rule(step)) is None:
             raise CannotLower(f"the operation {step.primitive.name} has no rule in a kernel")
-        if (size := math.prod(padded_shape(step.outputs[0].shape))) > LARGEST_ARRAY:
-            raise CannotLower(f"an array {step.outputs[0].shape} has {size:,} elements, more than {LARGEST_ARRAY:,}")
+        if (size := math.prod(padded_shape(step.outputs[0].shape))) > largest:
+            raise CannotLower(f"an array {step.outputs[0].shape} has {size:,} elements, more than {largest:,}")
         values[step.outputs[0]] = rule(step, *(read(x, values) for x in step.inputs))
 
 
