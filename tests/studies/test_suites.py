@@ -20,6 +20,7 @@ from shoal.studies.suite_file import matching, suite_of, suites
 from shoal.studies.suites import SuiteRun, plan_resumed, plan_suite
 from shoal.training.claim import locked
 from shoal.training.folder import RunFolder
+from shoal.training.jobs import Job
 from shoal.training.loop import Run
 from shoal.training.program_store import ProgramStore, count_programs, program_key
 from shoal.training.stopping import Stopped
@@ -205,19 +206,21 @@ def test_levels_that_differ_in_numbers_share_their_programs(tmp_path):
 
 
 def test_programs_are_kept_while_a_later_run_needs_them(tables, tmp_path):
-    plans = [task.plan for task in plan_suite(AGENT, suite_of(tables), **SMALL).tasks]
+    tasks = plan_suite(AGENT, suite_of(tables), **SMALL).tasks
+    plans, pairs = [task.plan for task in tasks], [task.job.pair for task in tasks]
     assert count_programs([*plans, *plans]) == 2 and program_key(plans[0]) != program_key(plans[1])
 
-    store = ProgramStore([plans[0], plans[1], plans[0]])
+    store = ProgramStore([pairs[0], pairs[1], pairs[0]])
     first, other, second = (Run(plans[i], RunFolder(tmp_path / "x")) for i in (0, 1, 0))
-    for run, programs in ((first, "compiled"), (other, "others")):
+    for run, pair, programs in ((first, pairs[0], "compiled"), (other, pairs[1], "others")):
         store.lend(run)
         assert run.population.programs is None
         run.population.programs = programs
-        store.take_back(run)
+        store.take_back(run, pair)
+    assert [programs for _, programs in store._kept.values()] == ["compiled"]  # no run waits for the others
     store.lend(second)
     assert second.population.programs == "compiled"
-    store.take_back(second)
+    store.take_back(second, pairs[0])
     assert store.compiled == 2 and not store._kept
 
 
@@ -263,6 +266,16 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, tables):
     assert [result.folder for result in results] == [first, second] and (run.folder.path / SCORES).exists()
     assert bits(run.folder.path) == bits(tmp_path / "whole")
     np.testing.assert_equal(suite_scores(run.folder.path), whole.scores)
+
+
+def test_a_suite_that_goes_on_plans_a_run_when_it_is_taken(tmp_path, tables, monkeypatch):
+    folder = SuiteRun(plan_suite(AGENT, suite_of(tables), **SMALL), root=tmp_path, name="part").folder.path
+    first, plan, planned = folder / "CliffWalking-v1", Job.plan, []
+    first.mkdir()
+    monkeypatch.setattr(Job, "plan", lambda job, *args, **how: planned.append(job.spec.env) or plan(job, *args, **how))
+    with locked(first):
+        shoal.train_suite(resume=folder, **SILENT)
+    assert planned == ["FrozenLake-v1"]
 
 
 @pytest.mark.slow  # three processes, each with JAX of its own

@@ -195,7 +195,7 @@ def run_job(
             store.lend(run)
         run.train(resume=resume)
         if store is not None:
-            store.take_back(run)
+            store.take_back(run, job.pair)
     return Result(folder.path, job.agent, job.env)
 
 

@@ -20,7 +20,7 @@ from shoal.core.agent import Agent
 from shoal.specs.disk import replace
 from shoal.studies.runs import run_job
 from shoal.studies.suite_file import Suite
-from shoal.studies.suites import plan_suite
+from shoal.studies.suites import ResumedTask, plan_suite
 from shoal.studies.sweeps import Task
 from shoal.training.folder import RunFolder, versions
 from shoal.training.host import cache_dir, without_kept_programs
@@ -99,7 +99,7 @@ def suite_time(agent: str | Agent, suite: Suite, *, samples: int = SAMPLES, **op
     )
 
 
-def measured(task: Task) -> Costs:
+def measured(task: Task | ResumedTask) -> Costs:
     """Measure what a run costs, in two short trainings of all its members: a whole run, and one that only trains.
 
     The first has as many records as the run of the task, each after one update, with evaluations and figures. The
@@ -126,7 +126,7 @@ def measured(task: Task) -> Costs:
 
 
 def _trained(
-    task: Task, folder: RunFolder, updates: int, store: ProgramStore, *, only_training: bool = False
+    task: Task | ResumedTask, folder: RunFolder, updates: int, store: ProgramStore, *, only_training: bool = False
 ) -> dict[str, Any]:
     """Train a shorter run of a task; return its summary.
 

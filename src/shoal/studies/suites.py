@@ -29,7 +29,8 @@ from shoal.tracking.request import Track
 from shoal.training.claim import Claimed, is_claimed, locked
 from shoal.training.folder import RunFolder, few, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
-from shoal.training.jobs import job_of, job_to_resume, refuse_on_resume
+from shoal.training.jobs import Job, job_of, job_to_resume, refuse_on_resume
+from shoal.training.plan import Plan
 from shoal.training.processes import group
 from shoal.training.program_store import ProgramStore
 from shoal.training.result import Result
@@ -42,12 +43,25 @@ PLACED = ("devices", "memory_limit_gb")
 ON_RESUME = ("figures", "progress", "sinks", "track", "check", "trust_source", *PLACED)  # options that may be given
 
 
+@dataclasses.dataclass(frozen=True)
+class ResumedTask:
+    """A run of a suite that goes on. It is planned when it is trained: of several processes each trains only some."""
+
+    label: str
+    job: Job
+    how: dict[str, Any]  # arguments of `Job.plan`
+
+    @cached_property
+    def plan(self) -> Plan:
+        return self.job.plan(**self.how)
+
+
 class PlannedSuite(NamedTuple):
     """The runs of a suite that are still to be trained. Mistakes were reported; nothing is compiled or written yet."""
 
     suite: str
     agent: str
-    tasks: list[Task]
+    tasks: Sequence[Task | ResumedTask]
     left_out: dict[str, str]  # environments that are not trained, each with the reason
     references: dict[str, dict[str, float]]
 
@@ -92,8 +106,9 @@ def train_suite(
     leaves them out.
 
     The folders lie in `root/name`, or in a new folder under `root`. `resume` continues such a folder: other arguments
-    about what is trained are then left out, except for an agent that no file can hold, which is needed again. Raises
-    UnknownNameError for an unknown suite, Unsuited for environments that do not fit, and `Stopped` after a signal.
+    about what is trained are then left out, except for an agent that no file can hold, which is needed again; each run
+    is planned when it is trained. Raises UnknownNameError for an unknown suite, Unsuited for environments that do not
+    fit, and `Stopped` after a signal.
     """
     trust_source = options.get("trust_source", False)
     if resume is not None:
@@ -146,7 +161,7 @@ def plan_resumed(
     devices: int = 0,
     memory_limit_gb: float = 0,
 ) -> PlannedSuite:
-    """Plan the runs of a suite that are not finished, as its `suite.json` says. `agent` is that of all runs.
+    """Return the runs of a suite that are not finished, as its `suite.json` says. `agent` is that of all runs.
 
     Raises FileNotFoundError if the folder is not that of a suite, UntrustedError if it names code without the user's
     consent, and ValueError in one of several processes.
@@ -167,7 +182,8 @@ def plan_resumed(
         else:
             spec = RunSpec.from_json(data)
             job = job_of(spec, suite.path, agent, where=str(suite.path / SUITE), trust_source=trust_source)
-        tasks.append(Task(label, job, job.plan(devices, memory_limit_gb, resume=of_run.has("spec.json"))))
+        how = {"devices": devices, "memory_limit_gb": memory_limit_gb, "resume": of_run.has("spec.json")}
+        tasks.append(ResumedTask(label, job, how))
     return PlannedSuite(suite.name, suite.agent, tasks, suite.left_out, suite.references)
 
 
@@ -188,7 +204,7 @@ class SuiteRun:
         """Make the folder and write `suite.json`. Raises FileExistsError if a folder named `name` holds something."""
         self.planned = planned
         self._how = {"figures": figures, "sinks": sinks, "track": track}
-        self._store = ProgramStore(task.plan for task in planned.tasks)
+        self._store = ProgramStore(task.job.pair for task in planned.tasks)
         root = Path(root or "runs")
         check_same_run([task.job.spec for task in planned.tasks], group())
         if group().number:
@@ -227,7 +243,7 @@ class SuiteRun:
         with suppress(Claimed), locked(self.folder.path):  # held by one that writes the same scores
             self.folder.write_json(SCORES, as_json(suite_scores(self.folder.path), programs=self.programs))
 
-    def _trained(self, task: Task, folder: RunFolder) -> Result | None:
+    def _trained(self, task: Task | ResumedTask, folder: RunFolder) -> Result | None:
         """Train a run; None if another process trains it."""
         begun = folder.has("spec.json")
         if is_claimed(folder.path):
@@ -239,7 +255,7 @@ class SuiteRun:
                 raise
             return None  # another process began it a moment ago
 
-    def _run(self, task: Task, folder: RunFolder, begun: bool) -> Result:
+    def _run(self, task: Task | ResumedTask, folder: RunFolder, begun: bool) -> Result:
         number = [*self.planned.tasks].index(task) + 1
         Sinks(self._how["sinks"]).say(f"[{number}/{len(self.planned.tasks)}] {task.label}")
         try:

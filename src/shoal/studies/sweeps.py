@@ -82,7 +82,8 @@ class Batch(NamedTuple):
             return
         root = Path(root or "runs")
         base = RunFolder(named(root, name)) if name else new_folder(root, self.title)
-        how = {"figures": figures, "sinks": sinks, "track": track, "store": ProgramStore(self.plans)}
+        store = ProgramStore(task.job.pair for task in self.tasks)
+        how = {"figures": figures, "sinks": sinks, "track": track, "store": store}
         for task, folder in zip(self.tasks, self.folders(base), strict=True):
             within = base.path if len(self.tasks) > 1 else None
             yield run_job(task.job, task.plan, folder, within=within, **how)

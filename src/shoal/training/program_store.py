@@ -7,10 +7,12 @@ numbers, such as the length of an episode where no size depends on it, are such 
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import jax
 import numpy as np
 
+from shoal.specs.settings import AgentEnv
 from shoal.training.loop import Run
 from shoal.training.plan import Plan
 from shoal.training.population import Programs, kind_of
@@ -19,29 +21,33 @@ from shoal.training.population import Programs, kind_of
 class ProgramStore:
     """Gives a run the programs of an earlier one where they are the same. Runs that Python steps have none."""
 
-    def __init__(self, plans: Iterable[Plan] | None = None) -> None:
-        """Set up an empty store for runs of these plans, each of which will be trained once.
+    def __init__(self, pairs: Iterable[AgentEnv] | None = None) -> None:
+        """Set up an empty store for runs of these agents and environments, each of which will be trained once.
 
-        Without plans, all programs are kept.
+        Without pairs, all programs are kept.
         """
-        self._waiting = None if plans is None else Counter(map(program_key, plans))
-        self._kept: dict[Hashable, Programs] = {}
+        self._waiting = None if pairs is None else Counter(map(jax.tree.structure, pairs))
+        self._kept: dict[Hashable, tuple[Any, Programs]] = {}  # with the structure of the pair
         self.compiled = 0  # how many sets of programs were compiled for these runs
 
     def lend(self, run: Run) -> None:
         """Give a run, before it is opened, the programs of an earlier one if they are the same."""
         if hasattr(run.population, "programs"):
-            run.population.programs = self._kept.get(program_key(run.plan))
+            _, run.population.programs = self._kept.get(program_key(run.plan), (None, None))
 
-    def take_back(self, run: Run) -> None:
-        """Keep the programs of a run that was trained, if a later one needs them."""
-        programs, key = getattr(run.population, "programs", None), program_key(run.plan)
+    def take_back(self, run: Run, pair: AgentEnv) -> None:
+        """Keep the programs of a run that was trained, if a later one may need them. `pair` is that of its job.
+
+        Runs of pairs with the same structure may: whether they do is known when they are planned.
+        """
+        programs = getattr(run.population, "programs", None)
+        key, structure = program_key(run.plan), jax.tree.structure(pair)
         self.compiled += key not in self._kept
-        self._kept.pop(key, None)
+        if programs is not None:
+            self._kept[key] = structure, programs
         if self._waiting is not None:
-            self._waiting[key] -= 1
-        if programs is not None and (self._waiting is None or self._waiting[key] > 0):
-            self._kept[key] = programs
+            self._waiting[structure] -= 1
+            self._kept = {key: kept for key, kept in self._kept.items() if self._waiting[kept[0]] > 0}
 
 
 def program_key(plan: Plan) -> Hashable:
