@@ -48,6 +48,15 @@ def test_three_groups_have_a_row_for_each_pair(runs, capsys):
     ]
 
 
+def test_a_group_of_many_runs_is_shown_by_its_first_run(runs, capsys):
+    more = [f"more-{number}" for number in range(3)]
+    for number, name in enumerate(more, 1):
+        write_run(Path(name), np.arange(6.0), env="my_env.py:One", first_seed=6 * number)
+    _, out, _ = say(capsys, "compare", "--label", f"a={','.join(['dqn-One', *more])}", "--label", "b=ppo-One")
+    of_a, of_b = (line.split() for line in out.splitlines()[2:4])
+    assert of_a[:6] == ["a", "dqn-One", "and", "3", "more", "24"] and of_b[:3] == ["b", "ppo-One", "6"]
+
+
 def test_a_figure_and_a_table_are_written(runs, capsys):
     figure = ["--out", "f.svg", "--show", "aggregates,improvement", "--width", "5", "--title", "Mine"]
     _, out, _ = say(capsys, "compare", *runs, *figure, "--table", "t.csv", "--labels", "PPO,DQN", "--font", "times")

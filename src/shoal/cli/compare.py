@@ -81,6 +81,7 @@ def compare_runs(line: Line) -> None:
     from shoal.cli.table import table
     from shoal.ops.aggregates import AGGREGATES
     from shoal.training.compare import compare, letters
+    from shoal.training.folder import few
 
     options = line.options
     figure = _figure_options(options)
@@ -95,7 +96,7 @@ def compare_runs(line: Line) -> None:
         rows = []
         for g, group in enumerate(found.groups):
             score = found.returns(g, 0)
-            runs = [", ".join(group.runs), int(seeds[g])]
+            runs = [few(group.runs, 1), int(seeds[g])]
             rows.append([names[g], *runs, float(score.value), _interval(score)])
         print(table(("", "run", "members", "mean", "95 % interval"), rows))
     else:

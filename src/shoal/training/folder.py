@@ -278,9 +278,9 @@ def locate(path: Path | str) -> Path:
     return ZOO / name
 
 
-def few(names: list[str]) -> str:
-    """Return the first three names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Return the first names, at `most` so many, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def zoo() -> list[str]:
