@@ -4,6 +4,7 @@ import csv
 import datetime
 import json
 import math
+import sys
 import tomllib
 
 import numpy as np
@@ -127,6 +128,16 @@ def test_a_study_without_a_complete_trial_has_a_table_and_no_best_one(folder):
     assert "no trial is complete, so there is no best one" in summary["notes"]
     assert (folder / "trials.csv").exists() and not (folder / "best.toml").exists()
     assert not (folder / "fresh").exists()
+
+
+def test_a_study_without_plotly_names_the_report_that_needs_none(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    notes = results.conclude(study_of(), folder, seeds=0)["notes"]
+    assert notes[0] == (
+        f"`shoal report {folder}` makes a page of this study; a page of figures that show values under the mouse "
+        f"(study.html) needs the package 'plotly', which is not installed: pip install 'shoal[html]'."
+    )
+    assert (folder / "figures" / "history.png").exists() and not (folder / "figures" / "study.html").exists()
 
 
 def test_a_study_of_two_objectives_has_its_pareto_front(folder):

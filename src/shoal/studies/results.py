@@ -253,7 +253,7 @@ def conclude(
         try:
             drawn = draw_study(study, folder / FIGURES, page=page, importance=importance)
         except ImportError as error:
-            notes.append(f"no page of figures: {error}")
+            notes.append(f"`shoal report {folder}` makes a page of this study; {error}")
             drawn = draw_study(study, folder / FIGURES, page=False, importance=importance)
         notes += [f"no figure {title!r}: {why}" for title, why in drawn.left_out.items()]
     if len(study.directions) > 1:

@@ -60,7 +60,7 @@ def draw_study(
     importance: how that of hyperparameters is measured (`IMPORTANCES`).
     Raises ImportError for a page without plotly.
     """
-    plotly = need("plotly", "html", "a page of figures") if page else None
+    plotly = need("plotly", "html", "a page of figures that show values under the mouse (study.html)") if page else None
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files, left_out, drawn = [], {}, []
