@@ -285,6 +285,7 @@ OTHERS = {
     "bsuite ppo catch": "unexpected argument 'catch'",
     "bsuite ppo --experiments catsh": "experiment 'catsh' is not registered. Did you mean catch",
     "bsuite ppo --experiments catch --num-minibatches 3": "does not divide",
+    "bsuite q-learning --experiments catch": "q-learning cannot play bsuite/catch/0: a table needs observations",
     "bsuite ppo --episodes-scale 0": "must be above 0 and at most 1",
     "bsuite ppo --learning-rate 1e-3,1e-4": "learning_rate has several values",
     "bsuite ppo --num-envs 8": "unknown flag --num-envs",

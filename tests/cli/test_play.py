@@ -196,7 +196,7 @@ def test_play_is_refused_without_a_terminal(capsys):
     ("words", "said"),
     [
         (["MiniGrid-Emty-5x5-v0"], "Did you mean MiniGrid-Empty-5x5-v0"),
-        (["Probe-ConstantReward-v0"], "has no pictures"),
+        (["Probe-ConstantReward-v0"], "Probe-ConstantReward-v0 has no pictures"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "3,5"], "--env.view-size has several values"),
         (["MiniGrid-Empty-5x5-v0", "--env.view-size", "4"], "view_size=4 must be odd"),
         (["MiniGrid-Empty-5x5-v0", "--sed", "1"], "unknown flag --sed. Did you mean --seed"),

@@ -71,9 +71,9 @@ def test_what_cannot_be_asked_for_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             read_objectives(given)
-    check_spaces(["return", "return:Acrobot-v1"], make("Acrobot-v1"))
-    with pytest.raises(ValueError, match="return:Acrobot-v1 needs an environment with the spaces of CartPole: its obs"):
-        check_spaces(["return", "return:Acrobot-v1"], make("CartPole-v1"))
+    check_spaces(["return", "return:Acrobot-v1"], make("Acrobot-v1"), "Acrobot-v1")
+    with pytest.raises(ValueError, match="Acrobot-v1 needs an environment with the spaces of CartPole-v1: its obs"):
+        check_spaces(["return", "return:Acrobot-v1"], make("CartPole-v1"), "CartPole-v1")
 
 
 def test_samplers_and_pruners_that_compare_one_score_are_refused():

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 
 from shoal.core.agent import Agent
-from shoal.core.errors import unknown_name
+from shoal.core.errors import Unsuited, unknown_name
 from shoal.core.kinds import checked_kinds
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import static_fields
@@ -297,7 +297,11 @@ def _job(agent: str | Agent, fields: dict[str, Any], program: Program, seed: int
         records=4,
         evaluations=0,
     )
-    return job, job.plan()
+    try:
+        return job, job.plan()
+    except Unsuited:  # raise it with the id of the environment in the place of the logbook around it
+        make_job(agent, bsuite_id(program.experiment, program.indices[0]), preset=None, fields=fields).plan()
+        raise
 
 
 def _train(plan: Plan, folder: RunFolder, program: Program, sinks: Sequence[Sink]) -> tuple[dict[int, Any], float]:

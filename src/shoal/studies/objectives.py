@@ -51,15 +51,18 @@ def read_objectives(objectives: str | Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def check_spaces(objectives: Sequence[str], env: Env) -> None:
-    """Raise ValueError if policies for an environment cannot act in that of an objective, because spaces differ."""
+def check_spaces(objectives: Sequence[str], env: Env, env_name: str) -> None:
+    """Raise ValueError if policies for an environment cannot act in that of an objective, because spaces differ.
+
+    `env_name` is the name of `env` in the message.
+    """
     for name, other in environments(objectives).items():
         for kind in ("observation_space", "action_space"):
             there, here = getattr(env, kind), getattr(other, kind)
             if not alike(there, here):
                 raise ValueError(
-                    f"the objective {name} needs an environment with the spaces of {type(env).__name__}: its {kind} is "
-                    f"{here}, not {there}. Choose another environment, or leave this objective out."
+                    f"the objective {name} needs an environment with the spaces of {env_name}: its "
+                    f"{kind} is {here}, not {there}. Choose another environment, or leave this objective out."
                 )
 
 

@@ -69,7 +69,7 @@ def plan_study(
     limit = bytes_of(memory_limit_gb)
     groups = plan_groups(spec, space, *values, folder.worker(worker), devices=devices, memory_limit=limit)
     for group in groups:
-        check_spaces(spec.objectives, group.plan.env)
+        check_spaces(spec.objectives, group.plan.env, spec.run.env_name)
     return PlannedStudy(folder, spec, space, groups, queue, values)
 
 

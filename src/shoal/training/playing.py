@@ -217,10 +217,10 @@ def _env_to_play(policy: Policy | Policies, env: str | Env | None, fields: Mappi
         return to_arrays(policy.env)
     if env is not None:
         changed = replaced(_env_value(env), fields, "env.")
-        _check_same_spaces(policy, changed)
+        _check_same_spaces(policy, changed, env if isinstance(env, str) else type(env).__name__)
         return to_arrays(_for_all(changed, members) if members else changed)
     changed = replaced(_training_env(policy), fields, "env.")
-    _check_same_spaces(policy, changed)
+    _check_same_spaces(policy, changed, "with these fields the environment")
     if not members:
         return to_arrays(changed)
     parts = {path: part(changed, path) for path in fields}
@@ -237,9 +237,9 @@ def _training_env(policy: Policy | Policies) -> Env:
     return jax.tree.map(lambda x: x[0], policy.env) if isinstance(policy, Policies) else policy.env
 
 
-def _check_same_spaces(policy: Policy | Policies, env: Env) -> None:
+def _check_same_spaces(policy: Policy | Policies, env: Env, name: str) -> None:
     trained = _training_env(policy)
     for kind in ("observation_space", "action_space"):
         there, here = getattr(trained, kind), getattr(env, kind)
         if not alike(there, here):
-            raise ValueError(f"the policy was trained with {kind} {there}; {type(env).__name__} has {here}.")
+            raise ValueError(f"the policy was trained with {kind} {there}; {name} has {here}.")

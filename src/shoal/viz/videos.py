@@ -18,6 +18,7 @@ from shoal.core.kinds import checked_kinds
 from shoal.core.registry import make
 from shoal.core.struct import to_arrays
 from shoal.rollouts.evaluate import Episode, record_episode
+from shoal.specs.describe import describe, in_words
 from shoal.specs.spec import run_name
 from shoal.training.folder import locate
 from shoal.training.host_envs import needs_host
@@ -280,10 +281,10 @@ def has_picture(env: Any) -> bool:
 
 def _check_picture(env: Any) -> None:
     if isinstance(env, HostEnv) and not env.has_pictures:
-        raise NotImplementedError(f"{type(env).__name__} has no pictures: its environment cannot draw an array.")
+        raise NotImplementedError(f"{in_words(describe(env))} has no pictures: its environment cannot draw an array.")
     if not has_picture(env):
         raise NotImplementedError(
-            f"{type(env).__name__} has no pictures: define render(state) -> uint8 [H, W, 3] in its class."
+            f"{in_words(describe(env))} has no pictures: define render(state) -> uint8 [H, W, 3] in its class."
         )
 
 
