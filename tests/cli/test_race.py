@@ -6,7 +6,7 @@ import pytest
 
 from commands import refused, say
 
-ENV = ("--env", "FrozenLake-v1")
+ENV, CARTPOLE = ("--env", "FrozenLake-v1"), ("--env", "CartPole-v1")
 TINY = ("--steps", "1000", "--records", "2", "--evaluations", "1", "--eval-episodes", "3", "--no-progress")
 
 
@@ -45,13 +45,19 @@ def test_a_class_in_a_file_takes_part_with_settings(tmp_path, capsys, monkeypatc
         (("sarsa", "sarsa learning_rate=0.1", *ENV), "are the same contestant"),
         (("sarsa", "q-learning"), "a race needs an environment: --env CartPole-v1"),
         (("sarsa", "q-lerning", *ENV), "'q-lerning' is not registered. Did you mean q-learning?"),
-        (("sarsa", "q-learning lr=0.1", *ENV), "'q-learning lr=0.1': lr is no field of it."),
+        (("sarsa", "q-learning lr=0.1", *ENV), "the contestant 'q-learning lr=0.1': lr is no field of it."),
         (("sarsa", "q-learning discont=0.1", *ENV), "Did you mean discount?"),
         (("sarsa", "q-learning learning_rate=0.1,0.2", *ENV), "learning_rate has several values"),
         (("sarsa", "q-learning learning_rate", *ENV), "learning_rate is no setting. Write NAME=VALUE"),
-        (("sarsa", "q-learning learning_rate=x", *ENV), "--learning-rate x is not a number"),
+        (("sarsa", "q-learning learning_rate=x", *ENV), "'q-learning learning_rate=x': --learning-rate x is not"),
+        (("sarsa", "sarsa learning_rate=2", *ENV), "the contestant 'sarsa learning_rate=2': "),
+        (("sarsa", "sarsa num_steps=0", *ENV), "the contestant 'sarsa num_steps=0': num_steps=0 must be at least 1"),
+        (("sarsa", "sarsa init=x", *ENV), "the contestant 'sarsa init=x': x is not a run folder"),
+        (("ppo", "ppo num_minibatches=7", *CARTPOLE), "the contestant 'ppo num_minibatches=7': num_envs="),
+        (("sarsa", "q-learning", *ENV, "--steps", "0"), "shoal: steps=0 must be at least 1"),
+        (("sarsa", "q-learning", "--env", "FrozenLak-v1"), "shoal: env 'FrozenLak-v1' is not registered"),
         (("sarsa", "q-learning seeds=4", *ENV), "seeds of a contestant are the members of a population"),
-        (("sarsa", "q-learning selector=pbt", *ENV), "with the selector pbt needs a population"),
+        (("sarsa", "q-learning selector=pbt", *ENV), "the selector pbt needs a population"),
         (("sarsa", "q-learning selector.every=4", *ENV), "selector.every is for a selector: name one"),
         (("sarsa", "'q-learning", *ENV), "is not complete"),
         (("sarsa", "q-learning", *ENV, "--alpha", "1"), "alpha=1 must lie between 0 and 1"),

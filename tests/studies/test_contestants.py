@@ -57,10 +57,21 @@ def test_scores_by_hand():
     one, several = make_contestants(["sarsa", {"agent": "sarsa", "selector": "random", "seeds": 3}], ENV, {})
     np.testing.assert_array_equal(one.scores(CURVES, "last", 40), [2, 3, np.nan])
     np.testing.assert_array_equal(one.scores(CURVES, "whole", 40), [4, 5, 19 / 3])
-    np.testing.assert_array_equal(one.scores(CURVES, "reach:4", 40), [-30, -40, np.nan])  # the second one never reaches 4
+    np.testing.assert_array_equal(one.scores(CURVES, "reach:4", 40), [-30, -40, np.nan])  # the second never reaches 4
     np.testing.assert_array_equal(several.scores(CURVES, "last", 40), [3])
     np.testing.assert_array_equal(several.scores(CURVES, "reach:1", 40), [-30])
     np.testing.assert_allclose(several.scores(CURVES, "whole", 40), [(4 + 5 + 19 / 3) / 3])
+
+
+def test_a_mistake_of_a_contestant_names_it():
+    for wrong, name in (
+        ({"agent": "sarsa", "fields": {"learning_rate": 2.0}}, r"\{'agent': 'sarsa', 'fields': .*: QTable"),
+        ({"agent": "sarsa", "steps": 0, "name": "short"}, "'short': steps=0"),
+    ):
+        with pytest.raises(ValueError, match=f"^the contestant {name}"):
+            make_contestants(["sarsa", wrong], ENV, {})
+    with pytest.raises(ValueError, match="^steps=0 must be"):
+        make_contestants(["sarsa", "q-learning"], ENV, {"steps": 0})
 
 
 def test_different_lengths_are_told():

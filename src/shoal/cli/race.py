@@ -78,24 +78,32 @@ def _check_alone(options: argparse.Namespace) -> None:
 
 def _contestant(text: str) -> Any:
     """Return a contestant as `shoal.race` takes it. Raises ValueError for settings that cannot be read."""
-    from shoal.training.preset_file import is_file
+    from shoal.studies.contestants import in_errors
 
     try:
         head, *words = shlex.split(text)
     except ValueError:
         raise ValueError(f"the contestant {text!r} is not complete: write AGENT, or 'AGENT NAME=VALUE ...'.") from None
     head = full_path(head)
-    parts: dict[str, Any] = {"preset": head} if is_file(head) else {"agent": head}
     if not words:
         return head
+    with in_errors(text):
+        return {**_parts(head, words), "name": text}
+
+
+def _parts(head: str, words: list[str]) -> dict[str, Any]:
+    """Return what a contestant consists of: an agent or a preset file, and settings."""
+    from shoal.training.preset_file import is_file
+
+    parts: dict[str, Any] = {"preset": head} if is_file(head) else {"agent": head}
     fields, of_selector = {}, {}
     for word in words:
         name, equals, value = word.partition("=")
         name = name.lstrip("-").replace("-", "_")
         if not (equals and value):
-            raise ValueError(f"{text!r}: {word} is no setting. Write NAME=VALUE, as in 'ppo learning_rate=1e-3'.")
+            raise ValueError(f"{word} is no setting. Write NAME=VALUE, as in 'ppo learning_rate=1e-3'.")
         if name in COUNTS:
-            parts[name] = _count(text, name, value)
+            parts[name] = _count(name, value)
         elif name in (*TEXTS, "selector"):
             parts[name] = value
         elif name.startswith("selector."):
@@ -103,9 +111,9 @@ def _contestant(text: str) -> Any:
         else:
             fields[name] = value
     if of_selector or "selector" in parts:
-        parts["selector"] = _selector(text, parts.get("selector", ""), of_selector)
-    read = _read(text, _agent_flags(parts), fields)
-    return {**parts, **({"fields": read} if read else {}), "name": text}
+        parts["selector"] = _selector(parts.get("selector", ""), of_selector)
+    read = _read(_agent_flags(parts), fields)
+    return {**parts, **({"fields": read} if read else {})}
 
 
 def _agent_flags(parts: dict[str, Any]) -> list[Flag]:
@@ -117,17 +125,17 @@ def _agent_flags(parts: dict[str, Any]) -> list[Flag]:
     return flags_of(entry.cls, entry.preset)
 
 
-def _selector(text: str, name: str, fields: dict[str, str]) -> Any:
+def _selector(name: str, fields: dict[str, str]) -> Any:
     """Return the selector of a contestant."""
     from shoal.core.registry import SELECTORS
 
     if not name:
-        raise ValueError(f"{text!r}: {next(iter(fields))} is for a selector: name one, as in selector=pbt.")
+        raise ValueError(f"{next(iter(fields))} is for a selector: name one, as in selector=pbt.")
     entry = SELECTORS[full_path(name)]
-    return entry.build(**_read(text, flags_of(entry.cls, entry.preset, "selector."), fields, "selector."))
+    return entry.build(**_read(flags_of(entry.cls, entry.preset, "selector."), fields, "selector."))
 
 
-def _read(text: str, flags: list[Flag], words: dict[str, str], prefix: str = "") -> dict[str, Any]:
+def _read(flags: list[Flag], words: dict[str, str], prefix: str = "") -> dict[str, Any]:
     """Return the values of fields, by name, from their texts."""
     from shoal.core.errors import did_you_mean
 
@@ -135,16 +143,16 @@ def _read(text: str, flags: list[Flag], words: dict[str, str], prefix: str = "")
     found = {}
     for name, word in words.items():
         if name not in known:
-            raise ValueError(f"{text!r}: {name} is no field of it.{did_you_mean(name, known)}")
+            raise ValueError(f"{name} is no field of it.{did_you_mean(name, known)}")
         values = read_values(known[name], word)
         if len(values) > 1:
-            raise ValueError(f"{text!r}: {name} has several values. Name a contestant for each.")
+            raise ValueError(f"{name} has several values. Name a contestant for each.")
         found[known[name].name] = values[0]
     return found
 
 
-def _count(text: str, name: str, value: str) -> int:
+def _count(name: str, value: str) -> int:
     try:
         return whole_number(value)
     except argparse.ArgumentTypeError as error:
-        raise ValueError(f"{text!r}: {name}: {error}.") from None
+        raise ValueError(f"{name}: {error}.") from None

@@ -3,7 +3,8 @@
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from jaxtyping import Float
 from shoal.core.agent import Agent
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
-from shoal.core.registry import AGENTS, SELECTORS
+from shoal.core.registry import AGENTS, ENVS, SELECTORS
 from shoal.specs.describe import name_of
 from shoal.specs.options import MOST_SEEDS, target_of
 from shoal.specs.settings import setting_in_words
@@ -83,13 +84,32 @@ def make_contestants(
         alone = f" {given[0]!r:.40} is alone." if given else ""
         raise ValueError(f"a race needs two or more contestants.{alone} As in `shoal race ppo dqn --env CartPole-v1`.")
     parts = [_parts(contestant) for contestant in given]
+    _check_common(env, options)
     found = []
-    for one in parts:
-        job = _job(one, env, options, trust_source)
-        found.append(Contestant(one.get("name") or _name(one, job), job))
+    for contestant, one in zip(given, parts, strict=True):
+        with in_errors(one.get("name") or contestant):
+            job = _job(one, env, options, trust_source)
+            found.append(Contestant(one.get("name") or _name(one, job), job))
     _check_different(found)
     _check_same_env(found)
     return found
+
+
+@contextmanager
+def in_errors(contestant: Given) -> Iterator[None]:
+    """Name a contestant in the message of an error."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        error.args = (f"the contestant {contestant!r:.60}: {error}",)
+        raise
+
+
+def _check_common(env: str | Env | None, options: Mapping[str, Any]) -> None:
+    """Raise what `shoal.train` raises for options that all contestants have, so that no contestant is named for it."""
+    if isinstance(env, str):
+        ENVS[env].build(**options.get("env_fields", {}))
+    RunSpec("", "", **{name: value for name, value in options.items() if name != "env_fields"})
 
 
 def _parts(contestant: Given) -> dict[str, Any]:
@@ -119,15 +139,15 @@ def _job(parts: Mapping[str, Any], env: str | Env | None, options: Mapping[str, 
     own = {name: value for name, value in parts.items() if name in PARTS[3:] and name != "seeds" and value is not None}
     own = {"preset": "", **own, "env": parts.get("env", env), "agent": parts.get("agent")}
     if env is not None and "env" in parts and parts["env"] != env:
-        raise ValueError(f"a contestant names the environment {parts['env']}, and the race is on {env}: leave one out.")
+        raise ValueError(f"it names the environment {parts['env']}, and the race is on {env}: leave one out.")
     if own["env"] is None and not is_file(own["preset"]):
         raise ValueError("a race needs an environment: --env CartPole-v1 (env=), or preset files that name it.")
     has_selector = parts.get("selector") is not None
     if has_selector and parts.get("seeds") is None:
         raise ValueError(
-            f"a contestant with the selector {_selector_name(parts['selector'])} needs a population: say how many "
-            f"members each of its seeds has, as in 'ppo selector=pbt seeds=16' (seeds= in a dict). Its score is that "
-            f"of the best of them."
+            f"the selector {_selector_name(parts['selector'])} needs a population: say how many members each seed of "
+            f"the contestant has, as in 'ppo selector=pbt seeds=16' (seeds= in a dict). Its score is that of the best "
+            f"of them."
         )
     if has_selector:
         own["seeds"] = parts["seeds"]

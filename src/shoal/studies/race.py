@@ -36,7 +36,7 @@ from shoal.ops.sequential import (
 from shoal.specs.options import OF_RACE, RaceOptions, target_of
 from shoal.specs.sources import keep
 from shoal.specs.spec import RunSpec, run_name
-from shoal.studies.contestants import Contestant, Given, check_seeds, make_contestants, notes_of
+from shoal.studies.contestants import Contestant, Given, check_seeds, in_errors, make_contestants, notes_of
 from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink, Sinks
 from shoal.tracking.progress import OnlyMessages, StillCompiling, shown
@@ -369,7 +369,9 @@ def _check(found: Sequence[Contestant], rules: RaceOptions, placed: tuple[int, f
     _check_can_decide(rules, len(_pairs(len(found))))
     for contestant in found:
         first = next(iter(contestant.jobs(0, rules.batch).values()))  # the others differ in their seeds
-        if not first.plan(*placed).eval_records and rules.fitness != "whole":
+        with in_errors(contestant.name):
+            plan = first.plan(*placed)
+        if not plan.eval_records and rules.fitness != "whole":
             raise ValueError(
                 f"fitness={rules.fitness} scores evaluations, and {contestant.name} has none: ask for some "
                 f"(evaluations=5), or take fitness=whole."
