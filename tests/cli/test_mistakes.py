@@ -292,7 +292,7 @@ OTHERS = {
     "bsuite ppo --resume runs/x": "--resume continues a run as it was started",
     "bsuite --resume=runs/x --quick": "--resume continues a run as it was started",
     "bsuite --resume": "--resume: a value is missing",
-    "bsuite --resume runs/old": "runs/old is not a folder of `shoal bsuite`: it has no bsuite.json",
+    "bsuite --resume runs/old": "runs/old is not a folder of `shoal bsuite`: it is a run. `shoal report runs/old`",
     "check": "check needs an environment or an agent, as in `shoal check my_env.py:MyEnv`",
     "check my_env.py": "my_env.py is a file: name the class in it, my_env.py:MyEnv.",
     "check gone.py:MyEnv": "gone.py does not exist",

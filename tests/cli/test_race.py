@@ -71,7 +71,7 @@ def test_a_class_in_a_file_takes_part_with_settings(tmp_path, capsys, monkeypatc
         (("sarsa", "q-learning", *ENV, "--fitness", "reach:high"), "fitness='reach:high' is unknown"),
         (("sarsa", "q-learning", *ENV, "--evaluations", "0"), "fitness=last scores evaluations, and sarsa has none"),
         (("sarsa", "q-learning", *ENV, "--env.desc", "a,b"), "a race is on one environment"),
-        (("--resume", "nowhere"), "nowhere is no race: it has no race.json"),
+        (("--resume", "nowhere"), "nowhere is no race: it does not exist."),
         (("ppo", "q-learning", *ENV, "--seeds", "4"), "--seeds"),
     ],
 )

@@ -106,7 +106,7 @@ def test_runs_of_a_race_are_ordinary_runs(found):
     pair = shoal.compare(found.runs["q-learning"][0], found.runs["slow"][0]).against(0, 1)
     assert pair.pairs == 8 and pair.difference.value == pytest.approx(found.pairs[0].difference)
     assert shoal.report(found.runs["slow"][0].folder).exists()
-    with pytest.raises(FileNotFoundError, match="it is the folder of a race. Its runs: .*/again/seeds-0-7, "):
+    with pytest.raises(FileNotFoundError, match="--resume .*result. It holds runs: .*/again/seeds-0-7, "):
         shoal.report(found.folder)
     assert shoal.verify(found.runs["slow"][0].folder).outcome == "verified"
 

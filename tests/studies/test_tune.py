@@ -252,7 +252,7 @@ def test_a_folder_of_another_study_and_other_arguments_are_refused(whole, tmp_pa
     with pytest.raises(FileNotFoundError, match=f"{tmp_path} is not the folder of a study: it has no study.json"):
         tune(resume=tmp_path)
     group = whole.folder / "workers" / "w0" / "group-0"
-    with pytest.raises(FileNotFoundError, match="it holds a run, not a study"):
+    with pytest.raises(FileNotFoundError, match="it is a run. `shoal report .* `shoal train --resume"):
         tune(resume=group)
     with pytest.raises(FileExistsError, match="already holds a run. .*, or choose another --name"):
         started(group.parent, "group-0", {"learning_rate": RATES})

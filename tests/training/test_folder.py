@@ -120,7 +120,20 @@ def test_run_names_are_made_of_agent_and_environment():
     assert run_name("ppo", "MinAtar/Breakout-v1") == "ppo-MinAtar-Breakout-v1"
 
 
-def test_the_folder_of_a_study_is_no_run_folder(tmp_path):
-    (tmp_path / "study.json").touch()
-    with pytest.raises(FileNotFoundError, match="it is the folder of a study. `shoal trials "):
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("study.json", "it is the folder of a study. `shoal report {0}` makes a page of it; `shoal trials {0}` lists"),
+        ("race.json", "it is the folder of a race. `shoal race --resume {0}` continues it, or prints its result."),
+        ("suite.json", "it is the folder of a suite. `shoal report {0}` makes a page of it; `shoal compare {0} OTHER`"),
+        ("bsuite.json", "it is a folder of `shoal bsuite`. `shoal bsuite --resume {0}` continues it, or prints its"),
+        ("other.json", "it has no spec.json. It holds runs: {0}/a/b."),
+    ],
+)
+def test_a_folder_that_is_no_run_is_told_with_the_commands_for_it(file, words, tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / file).touch()
+    (tmp_path / "a" / "b" / "spec.json").touch()
+    with pytest.raises(FileNotFoundError) as error:
         RunFolder(tmp_path).read_spec()
+    assert words.format(tmp_path) in str(error.value) and f" It holds runs: {tmp_path}/a/b." in str(error.value)

@@ -36,7 +36,7 @@ from shoal.tracking.events import Sink, Sinks
 from shoal.tracking.progress import OnlyMessages, PlainLines, StillCompiling, Warnings
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.claim import locked
-from shoal.training.folder import RunFolder, hash_of_spec, named, new_folder
+from shoal.training.folder import RunFolder, about_folder, hash_of_spec, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job, make_job
 from shoal.training.loop import Run
@@ -166,7 +166,7 @@ def plan_resumed(folder: Path | str, agent: Agent | None = None, *, trust_source
     """
     run_folder = RunFolder(folder)
     if not (run_folder.path / REQUEST).is_file():
-        raise FileNotFoundError(f"{folder} is not a folder of `shoal bsuite`: it has no {REQUEST}.")
+        raise FileNotFoundError(f"{folder} is not a folder of `shoal bsuite`: {about_folder(run_folder.path, REQUEST)}")
     data = run_folder.read_json(REQUEST)
     if not isinstance(data, dict) or set(data) != set(Request._fields):
         raise ValueError(f"{run_folder.path / REQUEST} is damaged, or was written by another version of shoal.")

@@ -42,7 +42,7 @@ from shoal.tracking.events import Sink, Sinks
 from shoal.tracking.progress import OnlyMessages, StillCompiling, shown
 from shoal.tracking.request import Track, tracking_of
 from shoal.training.claim import locked
-from shoal.training.folder import RunFolder, named, new_folder
+from shoal.training.folder import RunFolder, about_folder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job
 from shoal.training.own_code import check_user_env
@@ -420,7 +420,7 @@ def _read(folder: RunFolder, given: Sequence[Given], trust_source: bool) -> tupl
     `given` are the contestants again, in their order, where agents cannot be described by a file; or none.
     """
     if not folder.has(FILE):
-        raise FileNotFoundError(f"{folder.path} is no race: it has no {FILE}.")
+        raise FileNotFoundError(f"{folder.path} is no race: {about_folder(folder.path, FILE)}")
     content = folder.read_json(FILE)
     if given and len(given) != len(content["contestants"]):
         raise ValueError(f"{folder.path} is a race of {len(content['contestants'])}: give all of them again, or none.")

@@ -25,7 +25,7 @@ from shoal.studies.objectives import SINGLE
 from shoal.studies.results import best_trials, pareto_front, trial_counts
 from shoal.studies.search import Space
 from shoal.studies.storage import LOST, Direction, open_storage
-from shoal.training.folder import RunFolder, json_ready, named
+from shoal.training.folder import RunFolder, about_folder, json_ready, named
 from shoal.training.reading import read_json
 
 SPEC, LOG, SUMMARY = "study.json", "study.log", "summary.json"
@@ -99,9 +99,8 @@ class StudyFolder:
         except DamagedError:
             raise
         except (FileNotFoundError, NotADirectoryError) as error:
-            what = "holds a run, not a study" if (self.path / "spec.json").exists() else f"has no {SPEC}"
-            what = what if self.path.exists() else "does not exist"
-            raise FileNotFoundError(f"{self.path} is not the folder of a study: it {what}.") from error
+            about = about_folder(self.path, SPEC)
+            raise FileNotFoundError(f"{self.path} is not the folder of a study: {about}") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{self.path / SPEC} is damaged: {error}. Restore it from a copy.") from error
 

@@ -48,6 +48,17 @@ WRITTEN_BEFORE_SPEC = {LOCK, ".writable", "provenance.json"}  # a folder with no
 LONGEST_NAME = 200  # bytes of the name of a folder; most file systems hold 255, and suffixes are added
 RESERVED = {"con", "prn", "aux", "nul", *(f"{device}{n}" for device in ("com", "lpt") for n in range(1, 10))}  # Windows
 
+# What a folder is that has a file of this name, and the commands for it.
+KINDS = {
+    "study.json": "is the folder of a study. `shoal report {0}` makes a page of it; `shoal trials {0}` lists its "
+    "trials, with `--preset TRIAL` as a preset file; `shoal tune --resume {0}` continues it.",
+    "race.json": "is the folder of a race. `shoal race --resume {0}` continues it, or prints its result.",
+    "suite.json": "is the folder of a suite. `shoal report {0}` makes a page of it; `shoal compare {0} OTHER` compares "
+    "it with another; `shoal train --resume {0}` continues it.",
+    "bsuite.json": "is a folder of `shoal bsuite`. `shoal bsuite --resume {0}` continues it, or prints its scores.",
+}
+A_RUN = "is a run. `shoal report {0}` makes a page of it; `shoal train --resume {0}` continues it."
+
 ZOO = Path(__file__).parents[1] / "zoo"
 
 
@@ -169,17 +180,8 @@ class RunFolder:
         """Why the path is not a run folder: the file `name` in it cannot be found."""
         if self.path.is_file():
             return "it is a file."
-        if (self.path / "study.json").is_file():
-            return (
-                f"it is the folder of a study. `shoal trials {self.path}` lists its trials, with `--preset TRIAL` as a "
-                f"preset file; `shoal tune --resume {self.path}` continues it."
-            )
-        if (self.path / "race.json").is_file():
-            runs = sorted(str(path.parent) for path in self.path.glob("*/*/spec.json"))
-            return f"it is the folder of a race.{f' Its runs: {few(runs)}.' if runs else ''}"
         if self.path.is_dir():
-            runs = sorted(str(path.parent) for path in self.path.glob("*/spec.json"))
-            return f"it has no {name}.{f' It holds runs: {few(runs)}.' if runs else ''}"
+            return about_folder(self.path, name)
         text = str(self.path)
         beside = [str(path.parent) for root in {self.path.parent, Path("runs")} for path in root.glob("*/spec.json")]
         if text in ENVS:
@@ -276,6 +278,16 @@ def locate(path: Path | str) -> Path:
             f"the zoo has no {name!r}.{did_you_mean(name, zoo())} `shoal zoo` lists every policy that it has."
         )
     return ZOO / name
+
+
+def about_folder(path: Path, name: str) -> str:
+    """Return a sentence about a folder in which a file `name` is missing: what it is, the commands for it, its runs."""
+    if not path.exists():
+        return "it does not exist."
+    kinds = {**KINDS, **({"spec.json": A_RUN} if name in KINDS else {})}
+    about = next((words.format(path) for file, words in kinds.items() if (path / file).is_file()), f"has no {name}.")
+    runs = sorted(str(file.parent) for file in [*path.glob("*/spec.json")] or path.glob("*/*/spec.json"))
+    return f"it {about}{f' It holds runs: {few(runs)}.' if runs else ''}"
 
 
 def few(names: Sequence[str], most: int = 3) -> str:

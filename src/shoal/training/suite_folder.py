@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.specs.spec import ZOO_PREFIX
-from shoal.training.folder import RunFolder, locate
+from shoal.training.folder import RunFolder, about_folder, locate
 
 SUITE = "suite.json"
 SCORES = "suite-scores.json"
@@ -19,7 +19,7 @@ class SuiteFolder:
         """Open a suite. Raises FileNotFoundError if the folder has none, DamagedError for a damaged `suite.json`."""
         self.path = locate(folder)
         if not is_suite(self.path):
-            raise FileNotFoundError(f"{folder} is not the folder of a suite: it has no {SUITE}.")
+            raise FileNotFoundError(f"{folder} is not the folder of a suite: {about_folder(self.path, SUITE)}")
         self._data = RunFolder(self.path).read_json(SUITE)
 
     @property
