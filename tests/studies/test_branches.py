@@ -78,14 +78,34 @@ def test_effects_are_those_of_pairs(found):
         assert {type(number) for number in effect[3:7]} == {float}
 
 
-def test_other_keys_make_more_pairs(run, tmp_path):
+def test_pairs_of_one_member_with_other_keys_are_averaged(tmp_path):
+    trunk = shoal.train(**RUN, seeds=6, keep_checkpoints=2, folder=tmp_path / "run").folder
+    found = shoal.branch(trunk, 4, {"learning_rate": [0.9]}, keys=2, root=tmp_path, name="b", **SILENT)
+    scores = found.results[0].curves["train_return"][4:]  # of 18 unchanged twins and 18 changed ones, six for each key
+    of_member = (scores[:, 18:] - scores[:, :18]).mean(axis=0).reshape(3, 6).mean(axis=0)
+    drawn = of_member[np.random.default_rng(0).integers(6, size=(2000, 6))].mean(axis=1)
+    (effect,) = (effect for effect in found.effects if effect.score == "training")
+    expected = (scores[:, 18:].mean(), of_member.mean(), *np.quantile(drawn, (0.025, 0.975)))
+    np.testing.assert_allclose(effect[3:7], expected, rtol=1e-5)
+    assert effect.pairs == 6
+    again = shoal.branch(found.results[0].folder, 5, {"discount": [0.5]}, keys=1, root=tmp_path, **SILENT)
+    assert {effect.pairs for effect in again.effects} == {12}  # of two settings; a pair for each of the six seeds
+
+
+def test_other_keys_make_more_pairs_of_a_single_member(tmp_path):
+    trunk = shoal.train(**RUN, seeds=1, folder=tmp_path / "run").folder
+    found = shoal.branch(trunk, 5, {"learning_rate": [0.9]}, keys=5, root=tmp_path, **SILENT)
+    assert {effect.pairs for effect in found.effects} == {6} and np.isfinite(found.effects[0].low)
+
+
+def test_twins_with_other_keys_leave_the_others(run, tmp_path):
     found = shoal.branch(run, 4, {"learning_rate": [0.9]}, keys=1, root=tmp_path, **SILENT)
     branch = found.results[0]
     assert found.has_bits_of_run and branch.spec.members == 12
     keys = np.asarray(branch.curves["train_return"][4:])
     unchanged, others = keys[:, :3], keys[:, 3:6]
     assert not np.array_equal(unchanged, others)
-    assert {effect.pairs for effect in found.effects} == {6} and np.isfinite(found.effects[0].low)
+    assert {effect.pairs for effect in found.effects} == {3} and np.isnan(found.effects[0].low)
     only_keys = shoal.branch(run, 4, keys=1, root=tmp_path, **SILENT).results[0]
     np.testing.assert_array_equal(only_keys.curves["train_return"], branch.curves["train_return"][:, :6])
 

@@ -69,7 +69,8 @@ def branch(
     end of the run. On a CPU the twin without a change has the bits of the run; on an accelerator the number of members
     decides the last digits, so they may differ. `at` is a record after which the run has a checkpoint (0: its
     beginning), or "all": one branch for each of them, which shows when a value matters. `keys=8` gives each of these
-    twins 8 more with other random keys: what chance alone does, and more pairs for the intervals.
+    twins 8 more with other random keys: what chance alone does. The pairs of twins of one member are averaged to one
+    pair; only those of a run with a single member stay apart, and the interval is then about this member.
 
     A branch is a run folder, in a new folder under `root` or in `root/name`, with a figure `branches.png`. One that was
     stopped goes on with the same call, if it has a `name`, or with `shoal.train(resume=...)`.

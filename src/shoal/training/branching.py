@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from shoal.core.kinds import python_number, shown
 from shoal.core.struct import NUMBERS, info_of
@@ -48,7 +49,7 @@ class Effect(NamedTuple):
     difference: float  # to the unchanged ones
     low: float  # of the 95 % interval of the difference; NaN for fewer than six pairs
     high: float
-    pairs: int
+    pairs: int  # one for each member of the run, or for each twin of a single member
 
 
 def trunk_of(run: Path | str, *, trust_source: bool = False) -> Trunk:
@@ -121,6 +122,7 @@ def branch_job(trunk: Trunk, at: int, vary: Mapping[str, Sequence[Any]], keys: i
             "record": at,
             "spec": trunk.folder.spec_hash,
             "twins": 1 + len(changes),
+            "seeds": spec.branch.get("seeds", spec.seeds),  # of the run that is no branch; the others have other keys
         },
     )
     return Job(with_sources(described(new, trunk.pair)), pair=trunk.pair)
@@ -208,14 +210,34 @@ def effects(branch: Result) -> list[Effect]:
         for change, members in columns.items():
             if change == "unchanged":
                 continue
-            new, old = values[members], values[columns["unchanged"]]
-            both = np.isfinite(new) & np.isfinite(old)
-            if not both.any():
+            new, old = _pairs(branch, values[members], values[columns["unchanged"]])
+            if not len(new):
                 continue
-            new, old = new[both], old[both]
             difference, low, high = map(float, paired_difference([new], [old]))
             found.append(Effect(change, record, score, float(new.mean()), difference, low, high, len(new)))
     return found
+
+
+def _pairs(
+    branch: Result, new: Float[np.ndarray, "N"], old: Float[np.ndarray, "N"]
+) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
+    """Return the scores of pairs of a changed and an unchanged twin, without pairs in which one has no finite score.
+
+    Twins with other keys have the beginning of one member in common, so they are not independent: their pairs are
+    averaged to one. Only where all are twins of a single member they stay apart; the effect is then about this member.
+    """
+    lacks = ~(np.isfinite(new) & np.isfinite(old))
+    of_members = [_by_member(branch, np.ma.array(scores, mask=lacks)) for scores in (new, old)]
+    if of_members[0][:, 0].size > 1:
+        of_members = [scores.mean(axis=1) for scores in of_members]
+    new, old = (scores.compressed() for scores in of_members)
+    return new, old
+
+
+def _by_member(branch: Result, scores: Any) -> Any:
+    """Return the scores [N] of the twins of one change as [settings of the run, keys, seeds of the run]."""
+    seeds = branch.spec.branch.get("seeds", branch.spec.seeds)
+    return scores.reshape(-1, branch.spec.seeds // seeds, seeds)
 
 
 def has_bits_of_run(branch: Result) -> bool:

@@ -116,7 +116,7 @@ FILES: dict[str, Any] = {
         **{name: Maybe(Each([object])) for name in ("sweep", "env_sweep", "points")},
         **{name: Maybe(UNKNOWN if field.type == float | None else field.type) for name, field in OPTIONS.items()},
         "init": Maybe({"run": str, "member": int | str, "which": str, "spec": str}),
-        "branch": Maybe({"run": str, "record": int, "spec": str, "twins": int}),
+        "branch": Maybe({"run": str, "record": int, "spec": str, "twins": int, "seeds": Maybe(int)}),
         "sources": Maybe(Each(str)),
     },
     "provenance.json": {
