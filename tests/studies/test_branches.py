@@ -110,6 +110,24 @@ def test_twins_with_other_keys_leave_the_others(run, tmp_path):
     np.testing.assert_array_equal(only_keys.curves["train_return"], branch.curves["train_return"][:, :6])
 
 
+def test_the_spread_by_chance_is_that_of_the_twins_of_one_member(run, tmp_path, capsys):
+    words = ("branch", run, "--at", "4", "--keys", "3", "--root", tmp_path, "--no-figures", "--no-progress")
+    status, out, _ = say(capsys, *words, "--name", "b")
+    curves = shoal.load_result(tmp_path / "b").curves
+    assert status == 0 and curves["train_return"].shape[1] == 12
+    rows = {line.split()[1]: line.split() for line in out.splitlines() if line.startswith("     4")}
+    for name, scores in (
+        ("training", curves["train_return"][4:].mean(axis=0)),
+        ("last", curves["eval_return"][-1]),
+    ):
+        deviation = np.sqrt(scores.reshape(4, 3).var(axis=0, ddof=1).mean())  # four twins of each of three members
+        *_, mean, shown, twins = rows[name]
+        assert (mean, shown, twins) == (f"{scores.mean():.4g}", f"{deviation:.4g}", "12")
+    _, out, _ = say(capsys, *words, "--name", "c", "--vary", "learning_rate=0.9")
+    assert "pairs" in out and rows["training"] in [line.split() for line in out.splitlines()]
+    assert shoal.branch(run, 4, {"learning_rate": [0.9]}, root=tmp_path, **SILENT).spreads == []
+
+
 def test_twins_count_once_before_they_leave_the_run():
     trained = np.array([[1.0, 2.0, 1.0, 2.0], [3.0, 4.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
     evaluated = np.full_like(trained, np.nan)

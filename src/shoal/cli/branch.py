@@ -32,7 +32,8 @@ def branch_parser() -> Parser:
 def branch(line: Line) -> None:
     """Continue a finished run from one of its checkpoints with twins of its members: one without a change, which has
     the bits of the run (on a CPU), and one for each value. All are trained in one program. Prints the effect of each
-    value on the rest of the run, with paired intervals, and draws the branches.
+    value on the rest of the run, with paired intervals, and with --keys how far chance alone spreads the twins of one
+    member. Draws the branches.
 
       shoal branch runs/ppo-CartPole-v1 --at 12 --vary "learning_rate=3e-5|3e-4"
       shoal branch runs/ppo-CartPole-v1 --at 12 --vary env.gravity=5..15 --values 3
@@ -50,8 +51,11 @@ def branch(line: Line) -> None:
     rows = [
         [e.change, e.record, e.score, e.mean, e.difference, _interval(e.low, e.high), e.pairs] for e in found.effects
     ]
-    by_chance = "no value was changed (--vary names one): the figure shows how far the twins spread by chance"
-    print(table(head, rows) if rows else by_chance)
+    if rows:
+        print(table(head, rows))
+    if spreads := found.spreads:
+        print("\ntwins of one member without a change, which differ in their random keys only:")
+        print(table(("record", "return", "mean", "standard deviation", "twins"), [[*spread] for spread in spreads]))
     same = "have" if found.has_bits_of_run else "do not have"
     print(f"the twins without a change {same} the bits of the run")
     folder = found.results[0].folder

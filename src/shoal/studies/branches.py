@@ -10,7 +10,16 @@ from shoal.studies.runs import run_job
 from shoal.tracking.events import Sink
 from shoal.tracking.progress import shown
 from shoal.tracking.request import Track
-from shoal.training.branching import Effect, branch_job, effects, has_bits_of_run, lineage, trunk_of
+from shoal.training.branching import (
+    Effect,
+    Spread,
+    branch_job,
+    effects,
+    has_bits_of_run,
+    lineage,
+    spreads,
+    trunk_of,
+)
 from shoal.training.folder import RunFolder, named, new_folder
 from shoal.training.host import keep_programs
 from shoal.training.jobs import Job
@@ -31,6 +40,11 @@ class Branches:
     def effects(self) -> list[Effect]:
         """The effect of every change at every record, compared with the twins without a change."""
         return [effect for result in self.results for effect in effects(result)]
+
+    @property
+    def spreads(self) -> list[Spread]:
+        """How far twins without a change that differ in their random keys spread, at every record; needs `keys`."""
+        return [spread for result in self.results for spread in spreads(result)]
 
     @property
     def has_bits_of_run(self) -> bool:

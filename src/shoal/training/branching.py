@@ -52,6 +52,16 @@ class Effect(NamedTuple):
     pairs: int  # one for each member of the run, or for each twin of a single member
 
 
+class Spread(NamedTuple):
+    """How far chance alone spreads twins without a change: those of one member, which differ in their random keys."""
+
+    record: int  # the record at which the twins begin to differ
+    score: str  # as in `Effect`
+    mean: float
+    deviation: float  # standard deviation of the twins of one member, pooled over members
+    twins: int
+
+
 def trunk_of(run: Path | str, *, trust_source: bool = False) -> Trunk:
     """Return a run that branches can leave.
 
@@ -202,11 +212,9 @@ def columns_of(branch: Result) -> dict[str, np.ndarray]:
 
 def effects(branch: Result) -> list[Effect]:
     """Return the effect of each change of a finished branch, on the last evaluation and on the returns in training."""
-    record = branch.spec.branch["record"]
-    columns, rest = columns_of(branch), {name: branch.curves[name][record:] for name in ("train_return", "eval_return")}
-    scores = {"training": member_scores(rest, "whole"), "last evaluation": member_scores(rest)}
+    record, columns = branch.spec.branch["record"], columns_of(branch)
     found = []
-    for score, values in scores.items():
+    for score, values in _scores(branch).items():
         for change, members in columns.items():
             if change == "unchanged":
                 continue
@@ -216,6 +224,25 @@ def effects(branch: Result) -> list[Effect]:
             difference, low, high = map(float, paired_difference([new], [old]))
             found.append(Effect(change, record, score, float(new.mean()), difference, low, high, len(new)))
     return found
+
+
+def spreads(branch: Result) -> list[Spread]:
+    """Return the spread of each score over the twins without a change of a finished branch; none without other keys."""
+    found, members = [], columns_of(branch)["unchanged"]
+    for score, values in _scores(branch).items():
+        of_members = _by_member(branch, np.ma.masked_invalid(values[members]))
+        deviation = np.ma.sqrt(of_members.var(axis=1, ddof=1).mean()) if of_members.shape[1] > 1 else np.ma.masked
+        if deviation is not np.ma.masked:
+            mean, twins = float(of_members.mean()), int(of_members.count())
+            found.append(Spread(branch.spec.branch["record"], score, mean, float(deviation), twins))
+    return found
+
+
+def _scores(branch: Result) -> dict[str, Float[np.ndarray, "M"]]:
+    """Return the scores of all members since the twins began to differ."""
+    record = branch.spec.branch["record"]
+    rest = {name: branch.curves[name][record:] for name in ("train_return", "eval_return")}
+    return {"training": member_scores(rest, "whole"), "last evaluation": member_scores(rest)}
 
 
 def _pairs(
