@@ -24,6 +24,7 @@ import numpy as np
 from shoal.core.errors import CheckpointError, DamagedError
 from shoal.core.keys import IMPLEMENTATIONS, is_key, key_words
 from shoal.specs.disk import flush, named_errors
+from shoal.training.array_files import write_arrays
 from shoal.training.reading import arrays_in, damaged, opened, read_json, size_of
 from shoal.training.shapes import FILES, misfit
 
@@ -70,10 +71,8 @@ def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str
 
 def _write_part(path: Path, tree: Any) -> dict[str, Any]:
     """Write the arrays of one part and return its entry in the manifest."""
-    arrays: dict[str, Any] = {name: np.asarray(key_words(leaf)) for name, leaf in leaves(tree).items()}
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
-    return {"sha256": hash_of_file(path), "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
+    digest = write_arrays(path, {name: key_words(leaf) for name, leaf in leaves(tree).items()})
+    return {"sha256": digest, "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
 
 
 def _move(temporary: Path, directory: Path) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from jax._src.distributed import global_state  # JAX has no public name for the store that all processes can read
 
 from shoal.core.keys import IMPLEMENTATIONS, is_key, key_words
+from shoal.training.array_files import bytes_of
 
 PATIENCE = 60  # seconds to wait for a connection, once all processes have started
 # A machine that loses power does not close its connections. So after 30 s without data the system sends three probes in
@@ -47,7 +48,7 @@ class Peer:
         try:
             _send_json(self._connection, {**head, "leaves": table})
             for array in arrays:
-                self._connection.sendall(_bytes_of(array))
+                self._connection.sendall(bytes_of(array))
         except OSError:
             raise self._lost() from None
 
@@ -245,7 +246,7 @@ def _receive_json(connection: socket.socket, longest: int = 2**32) -> Any:
 
 def _receive_leaf(connection: socket.socket, dtype: str, shape: list[int], generator: str) -> Any:
     array = np.empty(shape, jax.numpy.dtype(dtype))
-    _fill(connection, _bytes_of(array))
+    _fill(connection, bytes_of(array))
     return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=IMPLEMENTATIONS[generator]) if generator else array
 
 
@@ -258,11 +259,6 @@ def _fill(connection: socket.socket, buffer: Any) -> Any:
             raise ConnectionError("the connection was closed")
         view = view[count:]
     return buffer
-
-
-def _bytes_of(array: np.ndarray) -> Any:
-    """Return the bytes of a contiguous array, without a copy."""
-    return array.reshape(-1).view(np.uint8).data
 
 
 def _generator(key: Any) -> str:
