@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from checkpoints import arrays_of
 from commands import refused
 from shoal.cli.main import main
 from shoal.training import checkpoint
@@ -57,12 +58,9 @@ def wait_for_records(name, processes):
 def arrays(name):
     """The last checkpoint and the curves of a run, by name; without times."""
     folder = Path("runs", name)
-    files = [checkpoint.file_of(checkpoint.newest(folder / "checkpoints"), part) for part in ("learners", "policies")]
-    found = {}
-    for path in [*files, folder / "curves.npz"]:
-        with np.load(path) as file:
-            found |= {f"{path.name}/{name}": file[name] for name in file.files if name != "wall_seconds"}
-    return found
+    with np.load(folder / "curves.npz") as curves:
+        of_curves = {f"curves/{name}": curves[name] for name in curves.files if name != "wall_seconds"}
+    return {**arrays_of(checkpoint.newest(folder / "checkpoints"), "learners", "policies"), **of_curves}
 
 
 def assert_same(found, expected):

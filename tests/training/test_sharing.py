@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from checkpoints import arrays_of
 from shoal.core.keys import make_key
 from shoal.core.struct import struct
 from shoal.population.evolve import Evolve
@@ -31,6 +32,7 @@ from shoal.training.stopping import Stopped
 from stops import Request, assert_stopped_within_a_record
 from tiny import FIELDS
 
+PARTS = (checkpoint.LEARNERS, checkpoint.POLICIES, checkpoint.RUN)
 SPEC = RunSpec(
     agent="q-learning",
     env="CliffWalking-v1",
@@ -116,10 +118,7 @@ def train(tmp_path_factory):
                 folder.create()
             made = Run(plan, folder, group=first)
             made.train(resume=resume)
-        arrays = {}
-        for part in (checkpoint.LEARNERS, checkpoint.POLICIES, checkpoint.RUN):
-            with np.load(checkpoint.file_of(checkpoint.newest(folder.checkpoints), part)) as file:
-                arrays |= {f"{part}/{name}": file[name] for name in file.files}
+        arrays = arrays_of(checkpoint.newest(folder.checkpoints), *PARTS)
         return folder, arrays, made.records.arrays(), join()
 
     return run
@@ -145,6 +144,38 @@ def test_turnovers_across_processes_have_the_bits_of_one_process(processes, trai
     assert_same(curves, exchanged[2])
     assert arrays["run/roster/parent"].tolist() == [4, -1, -1, 0, -1]
     assert [type(other).__name__ for other in others] == ["Result"] * (processes - 1)
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_a_process_writes_its_members_itself_where_it_sees_the_folder(sees, train, exchanged, monkeypatch):
+    asked, received, send, receive = set(), [], Peer.send, Peer.receive
+
+    def send_elsewhere(peer, head, leaves=()):
+        if "folder" in head:
+            asked.add(peer)
+            head = head if sees else {**head, "folder": "/of/another/machine"}
+        send(peer, head, leaves)
+
+    def count_arrays(peer):
+        head, leaves = receive(peer)
+        if peer in asked:
+            asked.remove(peer)
+            received.append(len(leaves))
+        return head, leaves
+
+    monkeypatch.setattr(Peer, "send", send_elsewhere)
+    monkeypatch.setattr(Peer, "receive", count_arrays)
+    folder, arrays, _, _ = train(3, selector=Exchange())
+    newest = checkpoint.newest(folder.checkpoints)
+    names = ["learners-1.npz", "learners-2.npz", "learners.npz", "manifest.json"]
+    names += ["policies-1.npz", "policies-2.npz", "policies.npz", "run.npz"]
+    assert sorted(path.name for path in newest.iterdir()) == names
+    assert_same(arrays, exchanged[1])
+    assert len(received) == 2 * 3 and all((arrays == 0) == sees for arrays in received)  # two processes, three records
+    assert list(checkpoint.check(newest, folder.spec_hash)["parts"]) == [
+        *(f"{part}{process}" for process in ("", "-1", "-2") for part in ("learners", "policies")),
+        "run",
+    ]
 
 
 VARY = {"learning_rate": (0.01, 1.0, "log"), "env.step_reward": (-2.0, -0.5)}
@@ -234,7 +265,7 @@ def test_an_error_in_another_process_ends_process_0_and_says_how_to_go_on(tmp_pa
     first, other = groups(2)
     join = in_threads(lambda group: run_follower(Job(SPEC), plan, group), [other])
     population = sharing.SharedPopulation(plan, make_key(0), first)
-    population._own = own
+    population.own = own
     folder.create()
     folder.write_json("spec.json", {})
     with jax.numpy_dtype_promotion("standard"), pytest.raises(ConnectionError) as raised, leading(first, folder):

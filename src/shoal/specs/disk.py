@@ -26,6 +26,8 @@ def named_errors(target: Path) -> Iterator[None]:
     """Raise errors of the disk, such as a full one, with the name of the file, which Python's errors may lack."""
     try:
         yield
+    except ConnectionError:
+        raise  # another process of the run is lost
     except OSError as error:
         raise OSError(error.errno, f"could not be written: {error.strerror or error}", str(target)) from error
 

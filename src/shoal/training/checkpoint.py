@@ -2,7 +2,8 @@
 
 A checkpoint of a run has three parts: the agent states (with optimizers, replay buffers and environment states), the
 policies alone, and the run's own arrays. Each part can be read alone, so a policy is loaded without its replay buffer.
-One that was made within a record has a fourth part: the sums of metrics since the last record.
+One that was made within a record has a fourth part: the sums of metrics since the last record. In a run of several
+processes, each writes the members of its slots as parts of their own: process 1 `learners-1` and `policies-1`.
 
 A checkpoint is written into a temporary directory, flushed to disk and renamed when it is complete. A process that is
 killed at any moment therefore leaves the previous one intact. `restore` compares the table of leaves and the hash of
@@ -13,8 +14,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,30 +40,35 @@ LEARNERS, POLICIES, RUN, TOTALS = "learners", "policies", "run", "totals"
 ROUNDING = "rounding"  # the field with the rounding of float32 sums (`ops.sums`), which older checkpoints lack: 0 there
 
 
-def save(directory: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any], *, stays: bool = False) -> None:
+def save(
+    directory: Path,
+    parts: Mapping[str, Any],
+    spec: str,
+    about: dict[str, Any],
+    *,
+    stays: bool = False,
+    write_more: Callable[[Path], dict[str, Any]] = lambda folder: {},
+) -> None:
     """Write a checkpoint, and replace one of the same name.
 
     `parts` are pytrees of arrays by the name of their part, `spec` is the hash of the run's spec, and `about` is data
-    for JSON that `read_about` returns. One that `stays` is not deleted when newer ones follow.
+    for JSON that `read_about` returns. One that `stays` is not deleted when newer ones follow. `write_more` writes
+    further parts into a folder, with `write_parts`, and returns what this returns.
     """
-    temporary = directory.with_name(directory.name + ".partial")
+    # No other folder has this name. So a process that finds one of this name under this path sees the same disk.
+    temporary = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}.partial")
     try:
         with named_errors(directory):
-            _write(temporary, parts, spec, about, stays)
+            temporary.mkdir(parents=True)
+            _write(temporary, parts, spec, about, stays, write_more)
             _move(temporary, directory)
     finally:
         _remove(temporary)  # it exists only after an error, such as a full disk
 
 
-def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str, Any], stays: bool) -> None:
-    _remove(temporary)
-    temporary.mkdir(parents=True)
-    manifest = {
-        "format": FORMAT,
-        "spec": spec,
-        "parts": {part: _write_part(file_of(temporary, part), tree) for part, tree in parts.items()},
-        "about": about,
-    }
+def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: Any, stays: bool, write_more: Any) -> None:
+    more = write_more(temporary)
+    manifest = {"format": FORMAT, "spec": spec, "parts": {**more, **write_parts(temporary, parts)}, "about": about}
     manifest["sha256"] = hash_of_manifest(manifest)
     (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1, allow_nan=False))
     if stays:
@@ -69,10 +77,18 @@ def _write(temporary: Path, parts: Mapping[str, Any], spec: str, about: dict[str
         flush(written)
 
 
-def _write_part(path: Path, tree: Any) -> dict[str, Any]:
-    """Write the arrays of one part and return its entry in the manifest."""
-    digest = write_arrays(path, {name: key_words(leaf) for name, leaf in leaves(tree).items()})
-    return {"sha256": digest, "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
+def write_parts(folder: Path, parts: Mapping[str, Any], process: int = 0) -> dict[str, Any]:
+    """Write the arrays of parts to files, flush them to disk, and return the parts' entries in the manifest by name.
+
+    The parts of another process than 0 are of the members of its slots.
+    """
+    entries = {}
+    for part, tree in parts.items():
+        path = file_of(folder, name := _name_of(part, process))
+        digest = write_arrays(path, {leaf: key_words(array) for leaf, array in leaves(tree).items()})
+        flush(path)
+        entries[name] = {"sha256": digest, "bytes": path.stat().st_size, "leaves": leaf_table(tree)}
+    return entries
 
 
 def _move(temporary: Path, directory: Path) -> None:
@@ -112,14 +128,15 @@ def restore(directory: Path, part: str, like: Any, spec: str, *, half: bool = Fa
     """
     directory = _complete(directory)
     manifest = _read_manifest(directory)
-    entry = _entry(manifest, part, directory)
-    _compare(with_rounding(_table(entry, half), leaf_table(like)), leaf_table(like), directory)
+    entries = _entries(manifest, part, directory)
+    table = _table(entries, half)
+    _compare(with_rounding(table, leaf_table(like)), leaf_table(like), directory)
     if manifest["spec"] != spec:
         raise of_another_run(directory, manifest["spec"], spec)
     structure, expected = jax.tree.structure(like), leaves(like)
     arrays = {
-        **{name: np.zeros(expected[name].shape, np.float32) for name in _missing_rounding(entry["leaves"], expected)},
-        **_read_arrays(directory, part, entry),
+        **{name: np.zeros(expected[name].shape, np.float32) for name in _missing_rounding(table, expected)},
+        **_read_all(directory, entries),
     }
     for name in {**expected, **arrays}:
         if name not in arrays or name not in expected or not _fits(arrays[name], expected[name]):
@@ -154,7 +171,7 @@ def of_another_run(directory: Path, there: str, here: str) -> CheckpointError:
 def table_of(directory: Path, part: str, *, half: bool = False) -> dict[str, list]:
     """Return shape and dtype of every leaf of one part by its path, as `restore` reads it, with the same errors."""
     directory = _complete(directory)
-    return _table(_entry(_read_manifest(directory), part, directory), half)
+    return _table(_entries(_read_manifest(directory), part, directory), half)
 
 
 def with_rounding(table: dict[str, list], expected: dict[str, list]) -> dict[str, list]:
@@ -233,6 +250,10 @@ def _key_dtype(implementation: Any) -> Any:
     return jax.eval_shape(lambda: jax.random.key(0, impl=implementation)).dtype
 
 
+def _name_of(part: str, process: int) -> str:
+    return f"{part}-{process}" if process else part
+
+
 def _retired(directory: Path) -> Path:
     return directory.with_name(directory.name + ".retired")
 
@@ -283,6 +304,15 @@ def _read_arrays(directory: Path, part: str, entry: dict[str, Any]) -> dict[str,
         raise DamagedError(f"checkpoint {directory} is damaged or incomplete: it has no {path.name}.") from error
 
 
+def _read_all(directory: Path, entries: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return the arrays of all members: those of the parts of several processes, joined in the order of the slots."""
+    first, *others = [_read_arrays(directory, name, entry) for name, entry in entries.items()]
+    try:
+        return {name: np.concatenate([x, *(o.pop(name) for o in others)]) if others else x for name, x in first.items()}
+    except (KeyError, ValueError) as error:
+        raise damaged(directory, f"the arrays of its parts {', '.join(entries)} do not fit together") from error
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)  # NFS cannot delete files that a reader has open; training goes on
@@ -290,16 +320,21 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _entry(manifest: dict[str, Any], part: str, directory: Path) -> dict[str, Any]:
-    if part not in manifest["parts"]:
-        raise CheckpointError(f"checkpoint {directory} holds {', '.join(manifest['parts'])}, and no {part}.")
-    return manifest["parts"][part]
+def _entries(manifest: dict[str, Any], part: str, directory: Path) -> dict[str, Any]:
+    """Return the entries of a part of all processes that wrote one, by name."""
+    parts = manifest["parts"]
+    if part not in parts:
+        raise CheckpointError(f"checkpoint {directory} holds {', '.join(parts)}, and no {part}.")
+    return {name: parts[name] for name in takewhile(parts.__contains__, (_name_of(part, n) for n in count()))}
 
 
-def _table(entry: dict[str, Any], half: bool) -> dict[str, list]:
-    """Return the table of leaves of one part. With `half`, float16 leaves count as float32."""
-    of = {"float16": "float32"} if half else {}
-    return {name: [shape, of.get(dtype, dtype)] for name, (shape, dtype) in entry["leaves"].items()}
+def _table(entries: dict[str, Any], half: bool) -> dict[str, list]:
+    """Return the table of leaves of one part, for the members of all processes. With `half`, float16 is float32."""
+    of, table = {"float16": "float32"} if half else {}, {}
+    for name, (shape, dtype) in (leaf for entry in entries.values() for leaf in entry["leaves"].items()):
+        before = sum(table[name][0][:1]) if name in table else 0  # rows; a leaf of the run itself may have no axis
+        table[name] = [[before + rows for rows in shape[:1]] + shape[1:], of.get(dtype, dtype)]
+    return table
 
 
 def _missing_rounding(table: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from its newest checkpoint, and then ends with the same bits as a run without a 
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from shoal.training.processes import ALONE, Group
 from shoal.training.records import Records
 from shoal.training.run_state import RunState
 from shoal.training.selection import Selection
-from shoal.training.sharing import SharedPopulation
+from shoal.training.sharing import SharedPopulation, write_members
 from shoal.training.snapshot import Snapshot
 from shoal.training.stop_at import reached_goal
 from shoal.training.stopping import Stopped, StopRequest, cleaned_up, stop_requests, stopped_at_once
@@ -372,11 +373,10 @@ class Run:
         return bool(time.perf_counter() - self._saved_at >= self._save_seconds / self._save_share)
 
     def _save(self) -> None:
-        members = self.population.to_host()
         totals = self.population.totals() if self._is_within_record else None
         seconds = time.perf_counter() - self.started
-        now = Snapshot(members, self.state, self.records, totals, seconds, self.is_over)
-        snapshot.write(now, self.policies_of(members), self.plan, self.folder)
+        now = Snapshot(None, self.state, self.records, totals, seconds, self.is_over)
+        snapshot.write(now, partial(write_members, self.population), self.plan, self.folder)
 
     def _report_revision(self) -> None:
         now = self.plan.env.revision

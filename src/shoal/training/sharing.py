@@ -1,9 +1,9 @@
 """One run in several processes: each trains its share of the members; process 0 does everything else too.
 
 Process 0 runs the loop of the run, with `SharedPopulation` in place of `Population`: each of its methods asks all
-processes to do the same with their share, and joins the results. Only process 0 reads and writes files, prints and
-decides, so the other processes need no access to the run folder. They run `run_follower`: they wait for a call of
-process 0, carry it out, and send the result.
+processes to do the same with their share, and joins the results. Process 0 reads all files, prints and decides. The
+other processes run `run_follower`: they wait for a call of process 0, carry it out, and send the result. They need no
+access to the run folder. A process that has it writes its share of a checkpoint itself; otherwise it sends its share.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from shoal.core.keys import make_key
 from shoal.specs.roster import Roster
 from shoal.specs.selector import FRESH, REST
 from shoal.specs.spec import RunSpec, differences
+from shoal.training import checkpoint
 from shoal.training.folder import RunFolder, json_ready, versions
 from shoal.training.jobs import Job
 from shoal.training.placement import make_placement
@@ -30,6 +32,7 @@ from shoal.training.population import Population, joined
 from shoal.training.processes import Group, Peer
 from shoal.training.program import Member
 from shoal.training.result import Result
+from shoal.training.snapshot import parts_of
 from shoal.training.stopping import Stopped, stop_requests
 
 # Methods of `Population`: those that process 0 calls in all processes as they are, and others.
@@ -51,9 +54,9 @@ class SharedPopulation:
 
     def __init__(self, plan: Plan, run_key: Key, group: Group) -> None:
         """Set up the share of process 0. Nothing is compiled, and no member begins."""
-        self._peers = group.peers
+        self.peers = group.peers
         self._shares = shares(plan.members, group.size)
-        self._own = Population(share(plan, group), run_key)
+        self.own = Population(share(plan, group), run_key)
         self._all = Population(plan, run_key)  # for hyperparameters and shapes of all members; it has no agent states
         self.stop_signal = 0  # the number of a signal that asked another process to stop; 0: none
 
@@ -92,15 +95,33 @@ class SharedPopulation:
         All processes get the arguments `same`. Of those `of_members`, with leaves [M, ...], each gets its own rows.
         """
         rows = [jax.tree.map(lambda x, s=slots: x[s], of_members) for slots in self._shares]
-        for peer, of_peer in zip(self._peers, rows[1:], strict=True):
+        for peer, of_peer in zip(self.peers, rows[1:], strict=True):
             peer.send({"call": name}, jax.tree.leaves((same, of_peer)))
-        results = [getattr(self._own, name)(*same, *rows[0])]
+        results = [getattr(self.own, name)(*same, *rows[0])]
         structure = jax.tree.structure(results[0])
-        for peer in self._peers:
+        for peer in self.peers:
             head, leaves = peer.receive()
             self.stop_signal = self.stop_signal or head["signal"]
             results.append(jax.tree.unflatten(structure, leaves))
         return results
+
+
+def write_members(population: Any, folder: Path) -> dict[str, Any]:
+    """Write the members of all processes and their policies into the folder of a checkpoint, as `write_parts`.
+
+    Every other process writes its own, if it sees the folder. Otherwise process 0 receives and writes them.
+    """
+    own, peers = (population.own, population.peers) if isinstance(population, SharedPopulation) else (population, ())
+    for peer in peers:
+        peer.send({"folder": str(folder.absolute())})
+    parts = parts_of(own)
+    structure, entries = jax.tree.structure(parts), checkpoint.write_parts(folder, parts)
+    for number, peer in enumerate(peers, 1):
+        head, leaves = peer.receive()
+        population.stop_signal = population.stop_signal or head["signal"]
+        written = head["entries"]
+        entries |= written or checkpoint.write_parts(folder, jax.tree.unflatten(structure, leaves), number)
+    return entries
 
 
 def shares(members: int, processes: int) -> list[slice]:
@@ -166,11 +187,11 @@ def run_follower(job: Job, plan: Plan, group: Group) -> Any:
             if "complete" in head:
                 return _result(head["complete"], job, leader)
             try:
-                result = _carry_out(population, head["call"], leaves)
+                entries, result = _answer(population, head, leaves, group.number)
             except Exception as error:
                 leader.send({"error": f"{type(error).__name__}: {error}"})
                 raise
-            leader.send({"signal": stop.signal}, jax.tree.leaves(result))
+            leader.send({"signal": stop.signal, "entries": entries}, jax.tree.leaves(result))
 
 
 def check_same_run(specs: Sequence[RunSpec], group: Group) -> None:
@@ -203,6 +224,20 @@ class RemoteResult:
 
     def __repr__(self) -> str:
         return f"<RemoteResult: {self._text}>"
+
+
+def _answer(population: Population, head: dict[str, Any], leaves: list[Any], number: int) -> tuple[dict, Any]:
+    """Carry out a message of process 0: (entries in the manifest of a checkpoint, a tree of arrays), one of them empty.
+
+    If process `number` cannot write its share into the folder of the checkpoint, it returns the parts as arrays.
+    """
+    if "folder" not in head:
+        return {}, _carry_out(population, head["call"], leaves)
+    parts, folder = parts_of(population), Path(head["folder"])
+    with suppress(OSError):  # such as a folder that only process 0 may write
+        if folder.is_dir():
+            return checkpoint.write_parts(folder, parts, number), ()
+    return {}, parts
 
 
 def _carry_out(population: Population, name: str, leaves: list[Any]) -> Any:

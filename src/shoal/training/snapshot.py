@@ -1,6 +1,6 @@
 """A checkpoint of a run: everything that it needs to go on with the same bits, written and read as one value."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ NEWEST = 2  # checkpoints that are kept beside those of `keep_checkpoints`: if t
 class Snapshot(NamedTuple):
     """A run between two updates."""
 
-    members: Any  # [M], from `Population.to_host`
+    members: Any  # [M], from `Population.to_host`; None in `write`, because every process writes its own
     state: RunState
     records: Records
     totals: Metrics | None  # sums since the newest record, if a part of a chunk is done: from `Population.totals`
@@ -30,8 +30,8 @@ class Snapshot(NamedTuple):
     is_over: bool
 
 
-def write(snapshot: Snapshot, policies: Any, plan: Plan, folder: RunFolder) -> None:
-    """Write a checkpoint with the policies of its members, and remove older ones that are no longer needed."""
+def write(snapshot: Snapshot, write_members: Callable[[Path], dict[str, Any]], plan: Plan, folder: RunFolder) -> None:
+    """Write a checkpoint, and remove older ones that are no longer needed; `write_members` as in `checkpoint.save`."""
     state, records = snapshot.state, len(snapshot.records)
     about = {
         **state.data(),
@@ -43,15 +43,21 @@ def write(snapshot: Snapshot, policies: Any, plan: Plan, folder: RunFolder) -> N
         "over": snapshot.is_over,
     }
     parts = {
-        checkpoint.LEARNERS: snapshot.members,
-        checkpoint.POLICIES: policies,
         checkpoint.RUN: state.arrays(),
         **({} if snapshot.totals is None else {checkpoint.TOTALS: snapshot.totals}),
     }
     every = plan.spec.keep_checkpoints
     stays = every > 0 and records % every == 0 and snapshot.totals is None
-    checkpoint.save(folder.checkpoint(state.updates), parts, folder.spec_hash, about, stays=stays)
+    path = folder.checkpoint(state.updates)
+    checkpoint.save(path, parts, folder.spec_hash, about, stays=stays, write_more=write_members)
     checkpoint.keep_newest(folder.checkpoints, NEWEST)
+
+
+def parts_of(population: Any) -> dict[str, Any]:
+    """Return the parts of a checkpoint that hold the members of a population of this process: all, and policies."""
+    members = population.to_host()
+    agents = population.plan.batched(population.roster).agent
+    return {checkpoint.LEARNERS: members, checkpoint.POLICIES: policy_states(agents, members.state)}
 
 
 def read(path: Path, plan: Plan, folder: RunFolder, population: Any, first: RunState) -> Snapshot:
