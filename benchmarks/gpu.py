@@ -264,8 +264,9 @@ def forms(rehearse: bool) -> list[Worker]:
     if rehearse:
         jobs = [{"env": "CartPole-v1", "num_envs": 8, "form": form} for form in ({"steps_per_trip": 2}, "cpu")]
         return [jobs_of_shoal("forms", jobs, seconds=20)]
-    workers = []
     dqn = {**DQN_MANY, "updates": 300, "fields": {**AGENT_FIELDS["dqn"], "learning_starts": 1000}, "repeats": 3}
+    pqn = [{**PPO_MANY, "agent": "pqn", "form": form} for form in ({}, {"q_network_kernels": True})]
+    workers = [jobs_of_shoal("forms", pqn, seconds=5)]
     for job in (PPO_MANY, dqn, PPO_ONE, FOUR_ROOMS, EMPTY):
         variants = [{**job, "form": form} for form in ({}, *changed_forms(job.get("agents", 1)))]
         variants.append({**job, "form": "cpu", "profile": True})

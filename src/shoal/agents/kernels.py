@@ -42,11 +42,13 @@ def check_kernels(agent: Any, env: Env) -> None:
     jax.eval_shape(lambda: one.update(one.init(make_key(0), env), env, jnp.int32(0)))
 
 
-def gradient_of(agent: Any, loss: Loss, unpack: Callable, of_form: str, *, sums: bool = False) -> Callable:
+def gradient_of(
+    agent: Any, loss: Loss, unpack: Callable, of_form: str, *, sums: bool = False, only_measured: bool = False
+) -> Callable:
     """The function (packed weights, rows, *others) -> (gradient, losses), as one kernel where one is used.
 
-    `loss(weights, rows, *others)` returns (the loss of a minibatch, a tree of what is reported); see
-    `ops.kernels.gradient` for what a kernel computes, and for `sums`. `of_form` is the field of the form that decides.
+    `loss(weights, rows, *others)` returns (the loss of a minibatch, a tree of what is reported). `of_form` is the field
+    of the form that decides. See `ops.kernels.gradient` for what a kernel computes, and for the other arguments.
     """
 
     def of_xla(packed: Packed, *rest: Any) -> tuple[Any, Any]:
@@ -60,7 +62,7 @@ def gradient_of(agent: Any, loss: Loss, unpack: Callable, of_form: str, *, sums:
             unpack(packed),
             rows,
             sums=sums,
-            only_measured=agent.kernels == "auto",
+            only_measured=only_measured,
             interpret=current().interpreted_kernels,
         )
         return pack(gradient)[0], losses

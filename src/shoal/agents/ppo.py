@@ -525,7 +525,8 @@ class PPO(RolloutAgent):
         # The function (packed weights, samples, carry) -> (gradient, losses). An extra loss may be no mean over
         # samples, which is what a kernel computes.
         of_xla = self.extra_loss is not None or self.bonus != "none"
-        return gradient_of(self.replace(kernels="off") if of_xla else self, self._loss, unpack, "gradient_kernels")
+        agent, only_measured = self.replace(kernels="off") if of_xla else self, self.kernels == "auto"
+        return gradient_of(agent, self._loss, unpack, "gradient_kernels", only_measured=only_measured)
 
     @property
     def scan(self) -> Scan:
