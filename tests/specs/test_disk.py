@@ -78,7 +78,7 @@ def test_a_full_disk_is_reported_and_existing_files_are_kept(monkeypatch, tmp_pa
 
     there = tmp_path / "step-1"
     checkpoint.save(there, {"policies": {"a": np.zeros(2)}}, "", {})
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr(checkpoint, "write_arrays", full)
     with pytest.raises(OSError, match="could not be written: No space left on device") as error:
         checkpoint.save(there, {"policies": {"a": np.ones(2)}}, "", {})
     assert error.value.filename == str(there) and error.value.errno == errno.ENOSPC
