@@ -77,7 +77,12 @@ def test_pairs_of_values_are_named_without_the_hyperparameter(found):
 @pytest.mark.parametrize(("labels", "rows"), [((), [4, 3, 2]), (("x" * 30, "y" * 30, "z" * 30), [4, 2, 2, 2])])
 def test_panels_beside_long_names_are_in_more_rows(labels, rows, found, tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(comparison, "draw_panels", lambda charts, out, *_, **how: drawn.append((charts, how)))
+
+    def draw_panels(charts, out, *_, **how):
+        drawn.append((charts, how))
+        return out
+
+    monkeypatch.setattr(comparison, "draw_panels", draw_panels)
     plot_comparison(found, tmp_path / "f.png", labels=labels)
     ((charts, how),) = drawn
     assert [len(row) for row in charts] == rows and len(how["heights"]) == len(rows)
