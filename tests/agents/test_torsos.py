@@ -14,6 +14,7 @@ from shoal.nn.film import FiLMNet
 from shoal.nn.impala import ImpalaCNN
 from shoal.nn.parts_net import PartsNet
 from shoal.nn.simba import Simba
+from shoal.nn.simba_v2 import SimbaV2
 from shoal.nn.tiles import TileNet
 from shoal.nn.torsos import CNN, MLP
 from shoal.rollouts.demonstrations import Demonstrations
@@ -86,6 +87,7 @@ def test_every_agent_class_with_a_network_is_in_the_table():
     [
         ("mlp", "picture", MLP),
         ("simba", "vector", Simba),
+        ("simbav2", "vector", SimbaV2),
         ("cnn", "picture", CNN),
         ("tiles", "tiles", TileNet),
         ("auto", "text", PartsNet),
@@ -127,7 +129,7 @@ def test_a_torso_name_gives_the_same_network_for_every_agent(name):
         assert of_bow == of_auto.clone(encoder="bow")
     with pytest.raises(ValueError, match="torso='bow' needs a text, and there is none in"):
         built(name, "tiles", torso="bow")
-    choices = "auto, mlp, cnn, nature, impala, tiles, bow, film, simba"
+    choices = "auto, mlp, cnn, nature, impala, tiles, bow, film, simba, simbav2"
     with pytest.raises(ValueError, match=f"torso='rnn' is unknown. Choose one of {choices}"):
         built(name, "vector", torso="rnn")
 

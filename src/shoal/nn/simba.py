@@ -29,12 +29,7 @@ class Simba(nn.Module):
     activation: str = "relu"
 
     def __post_init__(self) -> None:
-        if len(set(self.hidden)) != 1:
-            equal = (max(self.hidden, default=128),) * max(len(self.hidden), 1)
-            raise ValueError(
-                f"hidden={self.hidden} does not fit torso='simba', whose blocks all have the same number of units. "
-                f"Try hidden={equal}."
-            )
+        check_equal_sizes("simba", self.hidden)
         super().__post_init__()
 
     @nn.compact
@@ -47,3 +42,13 @@ class Simba(nn.Module):
             inner = ACTIVATIONS[self.activation](inner)
             x = x + nn.Dense(width, kernel_init=INITIALIZERS["he_normal"])(inner)
         return nn.LayerNorm()(x)
+
+
+def check_equal_sizes(torso: str, hidden: tuple[int, ...]) -> None:
+    """Raise ValueError unless all residual blocks of a torso have the same number of units."""
+    if len(set(hidden)) != 1:
+        equal = (max(hidden, default=128),) * max(len(hidden), 1)
+        raise ValueError(
+            f"hidden={hidden} does not fit torso={torso!r}, whose blocks all have the same number of units. "
+            f"Try hidden={equal}."
+        )

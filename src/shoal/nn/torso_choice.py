@@ -13,13 +13,16 @@ from shoal.nn.impala import ImpalaCNN
 from shoal.nn.instructions import has_text
 from shoal.nn.parts_net import PICTURES, PartsNet, is_picture
 from shoal.nn.simba import Simba
+from shoal.nn.simba_v2 import SimbaV2
 from shoal.nn.tiles import TileNet, has_tiles, is_tiles
 from shoal.nn.torsos import MLP, NatureCNN
 
-TORSOS = ("auto", "mlp", *PICTURES, "tiles", "bow", "film", "simba")
+RESIDUAL = {"simba": Simba, "simbav2": SimbaV2}  # of vectors; they normalize their layers in their own way
+TORSOS = ("auto", "mlp", *PICTURES, "tiles", "bow", "film", *RESIDUAL)
 TORSO_HELP = (
     "auto: chosen by the observation space; impala: fixed layers; bow: as auto, but reads an instruction as a bag of "
-    "words; film: reads one as BabyAI does; simba: residual blocks, one for each item of hidden"
+    "words; film: reads one as BabyAI does; simba: residual blocks, one for each item of hidden; simbav2: such blocks "
+    "of vectors with length 1"
 )
 FORMS = ("vector", "image", "observation")  # see `nn/torsos.py`
 
@@ -61,8 +64,8 @@ def named_torso(
         return default_torso(observation_space, hidden, activation, layer_norm=layer_norm)
     if name == "mlp":
         return MLP(hidden, activation, layer_norm)
-    if name == "simba":
-        return Simba(hidden, activation)
+    if name in RESIDUAL:
+        return RESIDUAL[name](hidden, activation)
     if name == "bow":
         if has_text(observation_space):
             return default_torso(observation_space, hidden, activation, layer_norm=layer_norm).clone(encoder="bow")
@@ -133,7 +136,7 @@ def chosen_torso(agent: TorsoFields, observation_space: Space, *, layer_norm: bo
     if agent.network is None:
         if agent.torso == "impala" and is_picture(observation_space):
             refuse_ignored(agent, "in this network, whose layers are fixed", "hidden", "activation")  # type: ignore[arg-type]  # of an agent
-        if agent.torso == "simba" and hasattr(agent, "layer_norm"):
+        if agent.torso in RESIDUAL and hasattr(agent, "layer_norm"):
             refuse_ignored(agent, "in this network, which normalizes its layers in its own way", "layer_norm")  # type: ignore[arg-type]  # of an agent
         return named_torso(agent.torso, observation_space, agent.hidden, agent.activation, layer_norm=layer_norm)
     if isinstance(agent.network, type) or not all(callable(getattr(agent.network, x, None)) for x in ("init", "apply")):
