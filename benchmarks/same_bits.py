@@ -35,8 +35,10 @@ CASES = {
         ("CartPole-v1", {**BUFFERED, "prioritized": True, "noisy": True, "n_step": 3}),
         ("CartPole-v1", {**BUFFERED, "prioritized": True, "memory": "gru", "memory_size": 8, "sequence_length": 16}),
     ],
+    "droq": [("Pendulum-v1", BUFFERED)],
     "es": [("CartPole-v1", {"population_size": 8, "hidden": (4,), "episode_steps": 20})],
     "expected-sarsa": [("CliffWalking-v1", TABLE)],
+    "fasttd3": [("Pendulum-v1", {**BUFFERED, "atoms": 11})],
     "iqn": [("CartPole-v1", {**BUFFERED, "atoms": 8})],
     "ppo": [
         ("CartPole-v1", {**SMALL, "num_minibatches": 2}),

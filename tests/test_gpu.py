@@ -56,6 +56,8 @@ CASES = [
     ("td3", "Pendulum-v1", {"learning_starts": 32}),
     ("crossq", "Pendulum-v1", {"learning_starts": 32}),
     ("tqc", "Pendulum-v1", {"learning_starts": 32}),
+    ("droq", "Pendulum-v1", {"learning_starts": 32}),
+    ("fasttd3", "Pendulum-v1", {"num_envs": 8, "batch_size": 64, "learning_starts": 32, "train_frequency": 8}),
     ("iqn", "CartPole-v1", {"learning_starts": 64, "train_frequency": 8}),
     ("q-learning", "CliffWalking-v1", {}),
     ("es", "CartPole-v1", {"population_size": 16, "episode_steps": 50}),

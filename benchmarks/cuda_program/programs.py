@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 AGENT_FIELDS = {"dqn": {"num_envs": 10, "num_steps": 1, "buffer_size": 10_000}}  # as PureJaxRL's recipe
 AGENT_ENVS = {"sac": "Pendulum-v1", "td3": "Pendulum-v1", "ddpg": "Pendulum-v1", "rl2": "BernoulliBandit-v0"}
-AGENT_ENVS |= dict.fromkeys(("crossq", "redq", "tqc"), "Pendulum-v1")
+AGENT_ENVS |= dict.fromkeys(("crossq", "droq", "fasttd3", "redq", "tqc"), "Pendulum-v1")
 AGENT_ENVS |= dict.fromkeys(("q-learning", "double-q", "sarsa", "expected-sarsa"), "CliffWalking-v1")
 HORIZON = 500_000  # steps of the run that schedules expect
 NOT_LEARNED = ("age", "key", "env_states", "replay", "priorities", "action", "carry")  # nor what normalization keeps

@@ -87,10 +87,12 @@ CASES = {  # one for each class of agents: (fields, whether actions lie in a box
     "td3": (REPLAY, True),
     "crossq": (REPLAY, True),
     "tqc": (REPLAY, True),
+    "droq": (REPLAY, True),
+    "fasttd3": (REPLAY | {"v_min": -100.0, "v_max": 100.0}, True),
     "bc": (RATE | {"batch_size": 8, "num_batches": 4, "horizon": 1e4}, False),
     "es": (RATE | {"population_size": 8, "sigma": 0.5}, False),
 }
-SLOW = ("ppo", "es", "rl2", "pqn", "td3", "crossq", "tqc")  # the first two have tests of their own
+SLOW = ("ppo", "es", "rl2", "pqn", "td3", "crossq", "tqc", "droq", "fasttd3")  # the first two have tests of their own
 
 
 def cases(*without):

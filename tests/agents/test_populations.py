@@ -118,6 +118,8 @@ REPLAY = {
     "td3": {"env": Tags(continuous=True)},
     "crossq": {"env": Tags(continuous=True)},
     "tqc": {"env": Tags(continuous=True)},
+    "droq": {"env": Tags(continuous=True)},
+    "fasttd3": {"env": Tags(continuous=True)},
     "ddpg": {"env": Tags(continuous=True)},
 }
 

@@ -298,6 +298,8 @@ MANY = {
     "sac, lstm, discrete with masks": ("sac", Tally(), {"memory": "lstm", "n_step": 3, "prioritized": True}),
     "td3, mingru, normalized": ("td3", None, {"memory": "mingru", "normalize_observation": True, "policy_delay": 1.0}),
     "redq, gru": ("redq", None, {"num_critics": 3, "train_iterations": 2.0, "policy_delay": 2.0}),
+    "droq, gru": ("droq", None, {"dropout": 0.2, "train_iterations": 2.0, "policy_delay": 2.0}),
+    "fasttd3, gru": ("fasttd3", None, {"train_iterations": 1.0}),
     "tqc, lru": ("tqc", None, {"memory": "lru", "quantiles": 3, "dropped": 1.0}),
     "crossq, gtrxl": ("crossq", None, {"memory": "gtrxl", "memory_size": 4, "memory_window": 3, "burn_in": 0}),
 }  # fmt: skip

@@ -69,6 +69,8 @@ IGNORED = [
     ("td3", NUMBERS, {"sequence_length": 8}, {"memory": "gru"}, NUMBERS),
     ("crossq", NUMBERS, {"memory_size": 8}, {"memory": "gru"}, NUMBERS),
     ("crossq", NUMBERS, {"critic_hidden": (8,), "memory": "gru"}, {"memory": "none"}, NUMBERS),
+    ("droq", NUMBERS, {"burn_in": 5}, {"memory": "gru"}, NUMBERS),
+    ("fasttd3", NUMBERS, {"target_clip": 0.1, "target_noise": 0.0}, {"target_noise": 0.1}, NUMBERS),
     ("tqc", NUMBERS, {"memory_window": 8, "memory": "gru"}, {"memory": "gtrxl"}, NUMBERS),
     ("es", CHOICES, {"memory_size": 8}, {"memory": "gru"}, CHOICES),
 ]
@@ -86,7 +88,7 @@ def test_fields_without_effect_are_refused_and_accepted_where_they_have_one(name
 
 ABLE = {
     CHOICES: "a2c bc c51 dqn es iqn pqn ppo rainbow redq rl2 sac",
-    NUMBERS: "a2c bc crossq ddpg es ppo redq rl2 sac td3 tqc",
+    NUMBERS: "a2c bc crossq ddpg droq es fasttd3 ppo redq rl2 sac td3 tqc",
     "FrozenLake-v1": "a2c bc c51 double-q dqn es expected-sarsa iqn pqn ppo q-learning rainbow redq rl2 sac sarsa",
     "Probe-MultiDiscrete-v0": "a2c bc es ppo rl2",
 }

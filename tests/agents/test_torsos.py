@@ -30,6 +30,8 @@ SMALL = {
     "td3": (REPLAY, "Pendulum-v1"),
     "crossq": (REPLAY, "Pendulum-v1"),
     "tqc": (REPLAY, "Pendulum-v1"),
+    "droq": (REPLAY, "Pendulum-v1"),
+    "fasttd3": (REPLAY, "Pendulum-v1"),
     "es": ({"population_size": 8, "episode_steps": 30}, "CartPole-v1"),
     "bc": ({"batch_size": 4, "num_batches": 2}, "CartPole-v1"),
 }

@@ -38,7 +38,16 @@ from shoal.nn.distributions import masked
 from shoal.nn.memory.fields import memory_field, memory_of, window_field
 from shoal.nn.q_network import QNetwork
 from shoal.nn.torso_choice import TORSO_HELP, TORSOS, chosen_torso
-from shoal.ops.distributional import cross_entropy, entropy, huber, project, quantile_huber
+from shoal.ops.distributional import (
+    categorical_mean,
+    check_support,
+    cross_entropy,
+    entropy,
+    huber,
+    project,
+    quantile_huber,
+    support,
+)
 from shoal.ops.exploration import allowed, epsilon_greedy, greedy, sample_uniforms
 from shoal.ops.gradients import Optimizer, adam, descend, first_moments, pack, polyak_update
 from shoal.ops.priorities import Priorities
@@ -222,7 +231,8 @@ class DQN(ReplayAgent):
             refuse_ignored(self, "without munchausen=True", *names)
         if np.all(np.asarray(self.optimizer) == SGD):
             refuse_ignored(self, "with optimizer='sgd'", "adam_eps")
-        _check_support(self)
+        if self.head == "categorical":
+            check_support(self.v_min, self.v_max, self.atoms)
         check_sequences(self)
         space = env.observation_space
         bound = self.fitted(env).replace(network=chosen_torso(self, space, layer_norm=self.layer_norm))
@@ -525,12 +535,12 @@ class DQN(ReplayAgent):
 
     @property
     def _support(self) -> Float[Array, "Z"]:
-        return jnp.linspace(self.v_min, self.v_max, self.atoms, dtype=jnp.float32)
+        return support(self.v_min, self.v_max, self.atoms)
 
     def _mean(self, out: Float[Array, "*axes Z"]) -> Float[Array, "*axes"]:
         # Q-values from the network's outputs.
         if self.head == "categorical":
-            return jnp.sum(jax.nn.softmax(out) * self._support.reshape((1,) * (out.ndim - 1) + (-1,)), axis=-1)
+            return categorical_mean(out, self._support)
         return jnp.mean(out, axis=-1)
 
     def _progress(self, age: Int[Array, ""], step: Int[Array, "*T"] | int) -> Float[Array, "*T"]:
@@ -557,14 +567,3 @@ def _check_munchausen(agent: DQN) -> None:
             f"munchausen=True changes the reward of every step, and n_step={agent.n_step} adds rewards up as they were "
             "stored: leave out n_step."
         )
-
-
-def _check_support(agent: DQN) -> None:
-    """Raise ValueError if a categorical head has too few atoms, or `v_min` >= `v_max` in any member."""
-    if agent.head != "categorical":
-        return
-    if agent.atoms < 2:
-        raise ValueError(f"atoms={agent.atoms} is too few for a categorical head: it needs at least 2.")
-    low, high = np.broadcast_arrays(agent.v_min, agent.v_max)
-    if np.any(low >= high):
-        raise ValueError(f"v_min={low[low >= high][0]:g} must be below v_max={high[low >= high][0]:g}.")

@@ -8,6 +8,7 @@ in the policy step before it.
 """
 
 from functools import partial
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,8 @@ from shoal.nn.distributions import sample_noise
 from shoal.nn.memory.fields import memory_of
 from shoal.ops.gradients import polyak_update
 from shoal.ops.replay import Transitions
+
+Fitted = TypeVar("Fitted", bound="SAC")
 
 
 @agent("sac")
@@ -86,7 +89,7 @@ class SAC(SoftActorCritic):
     num_critics: int = static(2, help="without subset, the smallest of their Q-values is used")
     subset: int = static(0, help="random critics of which targets use the smallest Q-value; 0: all, as the policy does")
 
-    def bind(self, env: Env) -> "SAC":
+    def bind(self: Fitted, env: Env) -> Fitted:
         """The agent fitted to an environment. Raises Unsuited unless actions are Discrete or in a bounded Box."""
         if not isinstance(env.action_space, (Box, Discrete)):
             raise Unsuited(f"it needs Discrete actions or a Box with finite bounds, not {env.action_space}.")
@@ -109,21 +112,24 @@ class SAC(SoftActorCritic):
         self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Float[Array, ""], LossAux]:
         """The squared error, from targets by the target weights."""
-        target_critics, chosen = learner.target, slice(None)
+        target_critics, chosen, in_training = learner.target, slice(None), self.critics_in_training
         if self.subset:
             key, k_subset = jax.random.split(key)
             chosen = jax.random.choice(k_subset, self.num_critics, (self.subset,), replace=False)
             target_critics = jax.tree.map(lambda x: x[chosen], target_critics)
-        alpha, noise = self._alpha(learner), sample_noise(self.action_space, key, sample_weight.shape)
+        k_noise, k_target, k_critics = self.loss_keys(key)
+        alpha, noise = self._alpha(learner), sample_noise(self.action_space, k_noise, sample_weight.shape)
         policy = self._policy(learner.actor, self.policy_batch(learner.actor, batch).next_observed)
         of_target = self.critics_batch(target_critics, batch, chosen).next_observed
         smallest = partial(jnp.min, axis=0)
-        next_value, entropy = self.soft_value(policy, target_critics, alpha, of_target, noise, smallest)
+        network = in_training(k_target)
+        next_value, entropy = self.soft_value(policy, target_critics, alpha, of_target, noise, smallest, network)
         target = batch.reward + batch.bootstrap * next_value
         space = self.action_space
         action = to_unit(space, batch.action) if isinstance(space, Box) else batch.action
         of_critics = self.critics_batch(critics, batch).observed
-        q_values, share = self._critics(critics, of_critics.obs, action), self.share_of(sample_weight)
+        q_values = in_training(k_critics)(critics, of_critics.obs, action)
+        share = self.share_of(sample_weight)
         loss, (losses, error) = critic_loss(q_values, target, sample_weight, share)
         return loss, (losses | {"entropy": jnp.sum(share * entropy), "alpha": alpha}, {}, error)
 

@@ -122,6 +122,15 @@ class SoftActorCritic(ReplayActorCritic):
         del learner, sample_weight
         return self._policy(actor, observed), {}
 
+    def loss_keys(self, key: Key) -> tuple[Key, Key | None, Key | None]:
+        """(the key of a loss's noise, two keys for `critics_in_training`). Default: one key. `key` is consumed."""
+        return key, None, None
+
+    def critics_in_training(self, key: Key | None) -> Any:
+        """The networks of the critics in a loss. Default: the same as elsewhere."""
+        del key
+        return self._critics
+
     @property
     def _actor(self) -> Any:
         """The network of the policy, with `policy_outputs` outputs: this one, or one called likewise."""
@@ -229,13 +238,15 @@ class SoftActorCritic(ReplayActorCritic):
         """Steps of policy and temperature after every `policy_delay` critic steps, otherwise none."""
 
         def step(i, learner):
-            noise = sample_noise(self.action_space, jax.random.fold_in(key, i), sample_weight.shape)
+            k_noise, k_critics, _ = self.loss_keys(jax.random.fold_in(key, i))
+            noise = sample_noise(self.action_space, k_noise, sample_weight.shape)
             alpha, of_critics = self._alpha(learner), self.critics_batch(learner.critics, batch).observed
 
             def loss(actor):
                 observed = self.policy_batch(actor, batch).observed
                 policy, averages = self.policy_in_training(learner, actor, observed, sample_weight)
-                value, entropy = self.soft_value(policy, learner.critics, alpha, of_critics, noise)
+                in_training = self.critics_in_training(k_critics)
+                value, entropy = self.soft_value(policy, learner.critics, alpha, of_critics, noise, network=in_training)
                 return -jnp.sum(sample_weight * value), (entropy, averages)
 
             gradient, (entropy, averages) = jax.grad(loss, has_aux=True)(learner.actor)
@@ -278,19 +289,20 @@ class SoftActorCritic(ReplayActorCritic):
         observed: Observed,
         noise: Any,
         combine: Callable[[Array], Array] | None = None,
+        network: Any = None,
     ) -> tuple[Float[Array, "*axes"], Float[Array, "*axes"]]:
         """(soft values, entropies) of states: exact for discrete actions, estimated from one action otherwise.
 
         `observed` is what the critics read. `combine` makes Q-values of the outputs of all critics; without it,
-        `combined` does.
+        `combined` does. `network` are the critics, such as those of `critics_in_training`.
         """
-        combine = combine or self.combined
+        combine, network = combine or self.combined, network or self._critics
         if isinstance(policy, Categorical):
             entropy = policy.entropy()
-            q_values = combine(self._critics.every(critics, observed.obs))
+            q_values = combine(network.every(critics, observed.obs))
             return jnp.sum(jax.nn.softmax(policy.logits) * q_values, axis=-1) + alpha * entropy, entropy
         action, log_prob = policy.sample_with_log_prob(noise)
-        return combine(self._critics(critics, observed.obs, action)) - alpha * log_prob, -log_prob
+        return combine(network(critics, observed.obs, action)) - alpha * log_prob, -log_prob
 
     # Networks, initial weights and the temperature.
 

@@ -7,7 +7,7 @@ instead of a million, so that a population fits in memory. Differences: truncati
 true final observation; initial weights are orthogonal.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from shoal.ops.running import RunningStats
 from shoal.ops.schedules import whole
 
 Weights = Any
+Fitted = TypeVar("Fitted", bound="TD3")
 
 
 @struct
@@ -108,7 +109,7 @@ class TD3(ReplayActorCritic):
         2, help="targets use the smallest of their Q-values; the policy maximizes that of the first"
     )
 
-    def bind(self, env: Env) -> "TD3":
+    def bind(self: Fitted, env: Env) -> Fitted:
         """The agent fitted to an environment. Raises Unsuited if actions are not in a Box with finite bounds."""
         check_choices(self)
         check_counts(self, "num_envs", "num_steps", "num_critics", "hidden")
@@ -135,7 +136,8 @@ class TD3(ReplayActorCritic):
         """
         weights = self.policy_state(state)
         seen, of_critics = self.seen_first(weights, normalized(weights.obs_stats, obs))
-        return jnp.min(self._critics(weights.critics, of_critics, self._greedy_action(weights.actor, seen)), axis=0)
+        outputs = self._critics(weights.critics, of_critics, self._greedy_action(weights.actor, seen))
+        return jnp.min(self.q_values(outputs), axis=0)
 
     def with_policy(self, state: ReplayState, policy: TD3Policy) -> ReplayState:
         """A new member's state with a policy's weights (online and target) and observation statistics."""
@@ -161,21 +163,36 @@ class TD3(ReplayActorCritic):
         learner, losses, error = self._learn_critics(learner, batch, sample_weight, key)
         return self._learn_policy(learner, batch, sample_weight), losses, error
 
+    def q_values(self, outputs: Float[Array, "K ..."]) -> Float[Array, "K *axes"]:
+        """The Q-values that the outputs of critics stand for. Default: the outputs."""
+        return outputs
+
+    def critics_loss(
+        self, critics: Weights, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
+    ) -> tuple[Float[Array, ""], tuple[Losses, Float[Array, "B"]]]:
+        """(the loss of the critics, (losses to report, the error of each sample)). `key` is consumed."""
+        noise = sample_noise(self.action_space, key, sample_weight.shape)
+        target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch, noise)
+        action = to_unit(self.action_space, batch.action)
+        seen, share = self.critics_batch(critics, batch).observed, self.share_of(sample_weight)
+        return critic_loss(self._critics(critics, seen.obs, action), target, sample_weight, share)
+
+    def policy_value(self, learner: Learner, action: Array, batch: Transitions) -> Float[Array, "B"]:
+        """What the policy maximizes: the Q-value of its action by the first critic."""
+        first = jax.tree.map(lambda x: x[:1], learner.weights.critics)
+        of_critic = self.critics_batch(first, batch, slice(1)).observed
+        return self._critics(first, of_critic.obs, action)[0]
+
+    def target_with_policy(self, target: Networks, new: Networks) -> Networks:
+        """The target weights after a policy step: moved towards the new weights by `target_mix`."""
+        return polyak_update(target, new, self.target_mix)
+
     def _learn_critics(
         self, learner: Learner, batch: Transitions, sample_weight: Float[Array, "B"], key: Key
     ) -> tuple[Learner, Losses, Float[Array, "B"]]:
-        noise = sample_noise(self.action_space, key, sample_weight.shape)
-        target = batch.reward + batch.bootstrap * self._next_value(learner.target, batch, noise)
-
-        action = to_unit(self.action_space, batch.action)
-
-        def loss(critics):
-            seen, share = self.critics_batch(critics, batch).observed, self.share_of(sample_weight)
-            q_values = self._critics(critics, seen.obs, action)
-            return critic_loss(q_values, target, sample_weight, share)
-
         old = learner.weights
-        gradient, (losses, error) = jax.grad(loss, has_aux=True)(old.critics)
+        gradient_of_loss = jax.grad(self.critics_loss, has_aux=True)
+        gradient, (losses, error) = gradient_of_loss(old.critics, learner, batch, sample_weight, key)
         critics, moments, is_stopped = descend_tree(
             adam(self.adam_eps),
             old.critics,
@@ -200,12 +217,10 @@ class TD3(ReplayActorCritic):
 
         def step(_, learner):
             old = learner.weights
-            first = jax.tree.map(lambda x: x[:1], old.critics)
-            of_critic = self.critics_batch(first, batch, slice(1)).observed
 
             def loss(actor):
                 action = self._greedy_action(actor, self.policy_batch(actor, batch).observed.obs)
-                return -jnp.sum(sample_weight * self._critics(first, of_critic.obs, action)[0])
+                return -jnp.sum(sample_weight * self.policy_value(learner, action, batch))
 
             gradient = jax.grad(loss)(old.actor)
             actor, moments, is_stopped = descend_tree(
@@ -217,7 +232,7 @@ class TD3(ReplayActorCritic):
                 is_stopped=learner.is_stopped,
             )
             new = old.replace(actor=actor)
-            target = polyak_update(learner.target, new, self.target_mix)
+            target = self.target_with_policy(learner.target, new)
             return Learner(new, target, moments, learner.critic_moments, is_stopped)
 
         period = jnp.maximum(whole(self.policy_delay), 1)

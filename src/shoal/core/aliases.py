@@ -222,7 +222,6 @@ OTHER_AGENTS = {
     "ars": "es is an evolution strategy too",
     "cmaes": 'es has the strategies of evosax: es with strategy="Sep_CMA_ES"',
     "ddqn": "write dqn with double=True",
-    "droq": "redq is the nearest that shoal has",
     "dueling": "write dqn with dueling=True",
     "impala": "ppo and a2c are the nearest that shoal has",
     "qrdqn": 'write dqn with head="quantile"',

@@ -24,6 +24,7 @@ import jax
 from jaxtyping import Array, Float
 
 from shoal.nn.convolution import Conv
+from shoal.nn.dropout import Dropout
 from shoal.nn.initializers import INITIALIZERS
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -46,10 +47,13 @@ class MLP(nn.Module):
     initializer: str = "orthogonal"
 
     @nn.compact
-    def __call__(self, features: Float[Array, "*axes D"]) -> Float[Array, "*axes hidden"]:
-        """Map features [D] to the last hidden layer."""
-        for size in self.hidden:
+    def __call__(
+        self, features: Float[Array, "*axes D"], dropout: Dropout | None = None
+    ) -> Float[Array, "*axes hidden"]:
+        """Map features [D] to the last hidden layer, with `dropout` after each product."""
+        for layer, size in enumerate(self.hidden):
             features = nn.Dense(size, kernel_init=INITIALIZERS[self.initializer])(features)
+            features = features if dropout is None else dropout(layer, features)
             features = nn.LayerNorm()(features) if self.layer_norm else features
             features = ACTIVATIONS[self.activation](features)
         return features

@@ -5,9 +5,30 @@ Axes: B samples, Z points of the support or quantiles.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from shoal.core.struct import Number
+
+
+def support(low: Number, high: Number, atoms: int) -> Float[Array, "Z"]:
+    """Evenly spaced returns from `low` to `high`, whose probabilities a categorical head predicts."""
+    return jnp.linspace(low, high, atoms, dtype=jnp.float32)
+
+
+def check_support(low: Number, high: Number, atoms: int) -> None:
+    """Raise ValueError if a categorical head has too few atoms, or `low` >= `high` in any member."""
+    if atoms < 2:
+        raise ValueError(f"atoms={atoms} is too few for a categorical head: it needs at least 2.")
+    lowest, highest = np.broadcast_arrays(low, high)
+    if np.any(lowest >= highest):
+        wrong = lowest >= highest
+        raise ValueError(f"v_min={lowest[wrong][0]:g} must be below v_max={highest[wrong][0]:g}.")
+
+
+def categorical_mean(logits: Float[Array, "*axes Z"], support: Float[Array, "Z"]) -> Float[Array, "*axes"]:
+    """The mean of the returns of the support, with the probabilities of the logits."""
+    return jnp.sum(jax.nn.softmax(logits) * support.reshape((1,) * (logits.ndim - 1) + (-1,)), axis=-1)
 
 
 def project(
