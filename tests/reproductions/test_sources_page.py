@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,25 @@ def rows_of(text):
 def commands_of(text):
     """What stands between backticks in the tables, as words."""
     return [shlex.split(code) for row in rows_of(text) for code in re.findall(r"`([^`]+)`", "|".join(row))]
+
+
+def steps_per_second(kept) -> Iterator[float]:
+    """All rates of a kept file: those it names, medians of contests, and steps by the median time of a worker."""
+    if isinstance(kept, list):
+        for value in kept:
+            yield from steps_per_second(value)
+    elif isinstance(kept, dict):
+        if kept.get("wall_s"):
+            yield kept["steps"] / statistics.median(kept["wall_s"])
+        scale = {"M": 1e6, "k": 1e3}.get(kept.get("unit", "")[:1], 1)
+        yield from (scale * median for median in kept.get("median", {}).values())
+        for name, value in kept.items():
+            if name == "steps_per_second":
+                yield from value.values() if isinstance(value, dict) else [value]
+            elif name == "numbers":
+                yield from (number for number in value.values() if isinstance(number, (int, float)))
+            else:
+                yield from steps_per_second(value)
 
 
 def test_rows_are_found_below_the_head_of_each_table():
@@ -94,6 +115,32 @@ def test_the_table_of_gymnax_has_the_kept_numbers(page):
         assert [theirs, ours] == [f"{number(seconds[f'{name}.{side}'])} s" for side in ("gymnax", "shoal")]
         assert readme == ("none" if world.score is None else number(world.score))
         assert name not in returns or reached == number(returns[name])
+
+
+def test_returns_in_minatar_are_those_of_the_evidence(page):
+    evidence = json.loads((RESULTS / "evidence.json").read_text())
+    kept = {row["preset"]: row for row in evidence if row["agent"] == "ppo"}
+    reached = {row[0].strip(" `"): row[-1].strip() for row in rows_of(page)}
+    games = [name for name in WORLDS if name.endswith("-MinAtar")]
+    assert len(games) == 5
+    for name in games:
+        row = kept[WORLDS[name].shoal]
+        assert reached[name] == f"{row['greedy']['iqm']:.1f}, {row['steps'] // 1_000_000}M steps", name
+
+
+def test_millions_of_steps_per_second_are_in_the_file_that_the_row_names(page):
+    found = 0
+    for row in rows_of(page):
+        if "not begun" in row[-1]:  # its numbers are still to come
+            continue
+        for text, names in re.findall(r"([^()]*)\(((?:`[\w-]+`(?:, )?)+)", row[-1]):
+            kept = [json.loads((RESULTS / f"{name}.json").read_text()) for name in re.findall(r"`([\w-]+)`", names)]
+            for written in re.findall(r"([\d.,]*\d) M\b", text):
+                digits = len(written.partition(".")[2])
+                rates = {f"{float(f'{rate / 1e6:.3g}'):,.{digits}f}" for rate in steps_per_second(kept)}
+                assert written in rates, (written, names)
+                found += 1
+    assert found > 20
 
 
 def test_the_listing_has_a_line_for_each_source_and_names_the_page(capsys):
