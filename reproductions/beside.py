@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from reproductions.reproduction import Need, NotMeasured, unmet
 from reproductions.workspace import Workspace
+from shoal.reports.words import counted
 from shoal.training.result import Result, load_result
 
 
@@ -75,7 +76,8 @@ def train(work: Workspace, name: str, agent: str, env: str, *words: Any) -> Run:
 
 def bench(work: Workspace, envs: Sequence[str], sizes: Sequence[int], *words: Any) -> dict[str, dict[int, float]]:
     """Run `shoal bench`: steps per second by environment and number of environments."""
-    work.say(f"  shoal bench, {len(envs)} environments, {' '.join(map(str, sizes))} in one call")
+    copies = " and ".join(f"{size:,}" for size in sizes)
+    work.say(f"  shoal bench: {counted(len(envs), 'environment')}, {copies} copies in a call")
     work.shoal("bench", *envs, "--sizes", ",".join(map(str, sizes)), *words, "--out", "bench.json")
     rates: dict[str, dict[int, float]] = {env: {} for env in envs}
     for row in json.loads((work.folder / "bench.json").read_text())["rows"]:

@@ -53,16 +53,14 @@ def _in_short(reproduction: Reproduction, parts: Mapping[str, Found], not_measur
     """The table of the main numbers of all parts that were asked for; None if there are none."""
     asked = [part for part in reproduction.parts if part.name in parts or part.name in not_measured]
     measured = {key: value for part in asked for key, value in parts.get(part.name, {}).get("numbers", {}).items()}
-    rows = [row for part in asked for row in part.rows if row.main]
-    return _numbers(rows, measured) if rows else None
+    return _numbers([row for part in asked for row in part.rows if row.main], measured)
 
 
 def _section(part: Part, found: Found | None, reason: str | None, folder: Path) -> Section:
     parts: list[Any] = [tag("p", with_code(part.about))]
     if reason:
         parts.append(tag("p", tag("strong", "Not measured here: "), with_code(reason), "."))
-    if part.rows:
-        parts.append(_numbers(part.rows, (found or {}).get("numbers", {})))
+    parts.append(_numbers(part.rows, (found or {}).get("numbers", {})))
     parts += [_chart(chart, (found or {}).get("lines", {}).get(chart.key, {})) for chart in part.charts]
     if found:
         pictures = [_picture(folder / "files" / part.name / name, words) for name, words in found["pictures"].items()]
@@ -72,10 +70,12 @@ def _section(part: Part, found: Found | None, reason: str | None, folder: Path) 
     return Section(part.name, part.title, parts)
 
 
-def _numbers(rows: Sequence[Row], measured: Mapping[str, Any]) -> Html:
-    """The table of published and measured numbers, with a line above each group."""
+def _numbers(rows: Sequence[Row], measured: Mapping[str, Any]) -> Html | None:
+    """The table of published and measured numbers, with a line above each group. Rows with neither are left out."""
     cells, last = [], ""
     for row in rows:
+        if row.published is None and measured.get(row.key) is None:
+            continue
         if row.group != last:
             cells.append([Cell(row.group, class_="group"), Cell("", math.nan), Cell("", math.nan)])
             last = row.group
@@ -83,7 +83,7 @@ def _numbers(rows: Sequence[Row], measured: Mapping[str, Any]) -> Html:
         published = joined([_shown(row.published, row.unit), where])
         here = tag("strong", _shown(measured.get(row.key), row.unit))
         cells.append([row.what, Cell(published, math.nan, "side"), Cell(here, math.nan, "side")])  # NaN: a number
-    return table(["", "published", "measured"], cells)
+    return table(["", "published", "measured"], cells) if cells else None
 
 
 def _shown(value: Any, unit: str) -> str:
@@ -129,7 +129,7 @@ def _picture(path: Path, words: str) -> Html:
 
 def _how(found: Found) -> list[Any]:
     """The commands that measure a part again, and its sizes."""
-    sizes = ", ".join(f"{name} {_size(value)}" for name, value in found["sizes"].items())
+    sizes = "; ".join(f"{name} {_size(value)}" for name, value in found["sizes"].items())
     day = found["time"].replace("T", " ").removesuffix("Z")
     words = f"Measured in {seconds_in_words(found['seconds'])}, {day} UTC{f'; sizes: {sizes}' if sizes else ''}."
     commands = [
@@ -146,7 +146,7 @@ def _how(found: Found) -> list[Any]:
 
 def _size(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return " ".join(_size(x) for x in value)
+        return ", ".join(_size(x) for x in value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 

@@ -4,7 +4,7 @@ import json
 import sys
 
 from reproductions import workspace
-from reproductions.beside import Peer, measure_peer, train
+from reproductions.beside import Peer, bench, measure_peer, train
 from reproductions.reproduction import Need, NotMeasured
 from reproductions.workspace import Workspace
 from shoal.training.host import with_small_loops
@@ -58,3 +58,12 @@ def test_training_shows_the_command_that_repeats_it(tmp_path, in_process):
         "--name tiny"
     )
     assert done.result.spec.steps == 200 and json.loads((done.result.folder / "spec.json").read_text())
+
+
+def test_benchmarks_say_how_many_environments_they_step(tmp_path, monkeypatch):
+    rows = [{"env": "E-v0", "num_envs": size, "steps_per_second": 10 * size} for size in (1, 2048)]
+    (tmp_path / "bench.json").write_text(json.dumps({"rows": rows}))
+    monkeypatch.setattr(Workspace, "shoal", lambda self, *words: None)
+    said = []
+    assert bench(Workspace(tmp_path, "", said.append), ["E-v0"], [1, 2048]) == {"E-v0": {1: 10, 2048: 20480}}
+    assert said == ["  shoal bench: 1 environment, 1 and 2,048 copies in a call"]
