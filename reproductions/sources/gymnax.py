@@ -69,6 +69,7 @@ WORLDS = {name: world for family in FAMILIES.values() for name, world in family.
 TRAINED = [name for name, world in WORLDS.items() if world.preset is not None]
 SHORT = [name for name in TRAINED if not name.endswith("MinAtar")]
 ZOO = ("CartPole-v1", "Acrobot-v1", "Pendulum-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Catch-bsuite")
+SEEDS = {"Breakout-MinAtar": 3, "Seaquest-MinAtar": 2}  # of random episodes; with seed 0 they end after 6 and 2 steps
 SHOWN = [
     *ZOO,
     "Breakout-MinAtar",
@@ -119,7 +120,7 @@ def returns(work: Workspace, *, envs: Sequence[str], seeds: int, steps: int) -> 
         preset = f" --preset {world.preset}" if world.preset else ""
         words = f"{preset} --steps {steps}" if steps else preset
         commands[name] = f"shoal train ppo {world.shoal}{words} --seeds {seeds} --evaluations 1"
-    notes = [f"Environment steps of each of the {seeds} seeds: {', '.join(trained)}."]
+    notes = [f"Environment steps of each seed: {', '.join(trained)}."]
     return Measured(numbers, notes=notes, commands=commands)
 
 
@@ -130,7 +131,8 @@ def visualizer(work: Workspace, *, envs: Sequence[str], steps: int, size: int) -
     for name in envs:
         env, file = WORLDS[name].shoal, f"{name.lower()}.gif"
         trained = name in ZOO
-        render(f"zoo:ppo/{env}" if trained else env, max_steps=steps, out=work.folder / file, size=size)
+        shown, seed = f"zoo:ppo/{env}" if trained else env, SEEDS.get(name)
+        render(shown, seed=seed, max_steps=steps, out=work.folder / file, size=size)
         pictures[file] = f"{name}, {'a trained policy of `shoal zoo`' if trained else 'random actions'}."
     numbers = {"drawn": f"{len(drawn)} of {len(WORLDS)}", "seconds": (time.perf_counter() - begin) / max(len(envs), 1)}
     missing = [name for name in WORLDS if name not in drawn]

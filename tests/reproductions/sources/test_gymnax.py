@@ -33,7 +33,7 @@ def test_returns_are_those_of_the_run(tmp_path):
     run = shoal.load_result(folder / "files" / "returns" / "catch-bsuite")
     assert part["numbers"]["Catch-bsuite"] == run.summary["last"]["mean"]
     steps = run.summary["steps_per_member"]
-    assert part["notes"] == [f"Environment steps of each of the 1 seeds: Catch-bsuite {steps:,}."]
+    assert part["notes"] == [f"Environment steps of each seed: Catch-bsuite {steps:,}."]
     assert part["commands"]["Catch-bsuite"] == ("shoal train ppo bsuite/catch/0 --steps 2048 --seeds 1 --evaluations 1")
 
 
@@ -43,6 +43,13 @@ def test_an_episode_is_drawn(tmp_path):
         assert picture.n_frames > 1
     assert part["numbers"]["drawn"] == f"{len(WORLDS)} of {len(WORLDS)}"
     assert part["pictures"]["pointrobot-misc.gif"] == "PointRobot-misc, random actions."
+
+
+@pytest.mark.usefixtures("without_type_checker")  # pictures are drawn from arrays of NumPy
+def test_the_random_episode_of_a_game_does_not_end_at_once(tmp_path):
+    _, folder = measured(tmp_path, "visualizer", envs=["Breakout-MinAtar"], steps=40, size=24)
+    with Image.open(folder / "files" / "visualizer" / "breakout-minatar.gif") as picture:
+        assert picture.n_frames > 20  # with seed 0: 7
 
 
 @pytest.mark.parametrize("name", WORLDS)
