@@ -39,6 +39,7 @@ SOURCES = "reproductions.sources"
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GPU = "GPU"
 MOST_FOUND = 3  # places that a hint names
+PEERS = "make peers, then --python .venv-peers/bin/python"  # the remedy for packages that shoal does not need
 
 Points = tuple[Sequence[float], Sequence[float]]  # x and y of a line
 Sizes = Mapping[str, Any]  # arguments of a part's function

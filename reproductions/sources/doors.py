@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from reproductions.beside import run, train
-from reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
+from reproductions.reproduction import PEERS, Chart, Measured, Need, Part, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 from shoal.core.keys import make_key
 from shoal.envs.gridworlds.doors import Doors
@@ -235,12 +235,7 @@ def _stack(network: str, title: str, measure: Callable[..., Measured], reward: f
         here={"trials": 4, "steps": 500_000},
         full={"trials": 40},
         rows=_search_rows(network, f"{title}, Gymnasium", reward, minutes),
-        needs=(
-            *(Need(name, f"pip install {name}") for name in packages),
-            Need("gymnasium", "pip install gymnasium"),
-            Need("optuna", "pip install optuna"),
-            Need("mlflow", "pip install mlflow-skinny"),
-        ),
+        needs=(*(Need(name, PEERS) for name in (*packages, "gymnasium", "optuna", "mlflow")),),
     )
 
 
@@ -264,7 +259,7 @@ PARTS = (
                 }
             ),
         ),
-        needs=(Need("gymnasium", "pip install gymnasium"),),
+        needs=(Need("gymnasium", PEERS),),
     ),
     Part(
         name="compiled",

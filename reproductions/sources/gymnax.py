@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reproductions.beside import Peer, bench, measure_peer
-from reproductions.reproduction import Measured, Need, Part, Reproduction, Row, Source, register
+from reproductions.reproduction import PEERS, Measured, Need, Part, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 from shoal.core.env import Env
 from shoal.core.registry import make
 from shoal.studies.runs import train
 from shoal.viz.videos import render
 
-GYMNAX = Peer("gymnax", "step_gymnax", (Need("gymnax", "make peers"),), ("jax",))
+GYMNAX = Peer("gymnax", "step_gymnax", (Need("gymnax", PEERS),), ("jax",))
 
 
 class World(NamedTuple):

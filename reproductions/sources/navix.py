@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from reproductions.beside import Peer, bench, measure_peer, train
-from reproductions.reproduction import Chart, Measured, Need, Part, Points, Reproduction, Row, Source, register
+from reproductions.reproduction import PEERS, Chart, Measured, Need, Part, Points, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 
-INSTALL = "make peers"
-NAVIX = Peer("NAVIX", "step_navix", (Need("navix", INSTALL),), ("jax",))
-ENVPOOL = Peer("EnvPool", "step_called", (Need("envpool", INSTALL),))
-MINIGRID = Peer("MiniGrid", "step_called", (Need("minigrid", INSTALL),))
-NAVIX_PPO = Peer("NAVIX's PPO", "ppo_navix", (Need("navix", INSTALL),), ("jax",))
+NAVIX = Peer("NAVIX", "step_navix", (Need("navix", PEERS),), ("jax",))
+ENVPOOL = Peer("EnvPool", "step_called", (Need("envpool", PEERS),))
+MINIGRID = Peer("MiniGrid", "step_called", (Need("minigrid", PEERS),))
+NAVIX_PPO = Peer("NAVIX's PPO", "ppo_navix", (Need("navix", PEERS),), ("jax",))
 BATCH_ENV, PPO_ENV = "MiniGrid-Empty-8x8-v0", "MiniGrid-Empty-Random-5x5-v0"
 LEAST_STEPS, MOST_STEPS = 20, 1000  # of one call of a peer, in each environment
 WORK = 400_000  # environment steps of one call of a peer, at most, as far as `LEAST_STEPS` allow

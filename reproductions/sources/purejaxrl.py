@@ -11,18 +11,16 @@ import jax
 import numpy as np
 
 from reproductions.beside import Peer, Run, measure_peer, run, train
-from reproductions.reproduction import Chart, Measured, Need, Part, Reproduction, Row, Source, register
+from reproductions.reproduction import PEERS, Chart, Measured, Need, Part, Reproduction, Row, Source, register
 from reproductions.workspace import Workspace
 from shoal.training.generations import fitness_of_generations
 from shoal.training.result import Result
 from shoal.viz.evolution import ERROR_LABEL, SLOPE_LABEL, value_loss_slopes
 
 # With a thread on each of two cores, PureJaxRL's PPO for 8 seeds never ends (jaxlib 0.10); more do not slow it down.
-PUREJAXRL = Peer(
-    "PureJaxRL", "ppo_gymnax", (Need("gymnax", "make peers"), Need("distrax", "make peers")), ("jax",), threads=16
-)
-CLEANRL = Peer("CleanRL's recipe", "ppo_torch", (Need("torch", "pip install torch"), Need("gymnasium")))
-MINATAR = Need("minatar", "pip install MinAtar")
+PUREJAXRL = Peer("PureJaxRL", "ppo_gymnax", (Need("gymnax", PEERS), Need("distrax", PEERS)), ("jax",), threads=16)
+CLEANRL = Peer("CleanRL's recipe", "ppo_torch", (Need("torch", PEERS), Need("gymnasium", PEERS)))
+MINATAR = Need("minatar", PEERS)
 WHO = {"shoal": "shoal", "purejaxrl": "PureJaxRL", "cleanrl": "CleanRL"}
 POINTS = 50  # of a learning curve in a chart
 HELD_OUT = 1_000_000  # the seed of runs with an evolved loss; that of the search is 0

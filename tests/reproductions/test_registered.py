@@ -3,13 +3,15 @@
 import importlib
 import inspect
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from reproductions import reproduction
 from reproductions.__main__ import main
-from reproductions.reproduction import find, reproductions
+from reproductions.beside import Peer
+from reproductions.reproduction import GPU, PEERS, Need, find, reproductions
 from shoal.reports.words import number
 
 ROOT = Path(__file__).parents[2]
@@ -17,9 +19,27 @@ RESULTS = sorted((ROOT / "benchmarks" / "results").glob("reproduce-*.json"))
 ALL = sorted(reproductions())
 
 
+def needs_of(name):
+    """The needs of the parts of a reproduction, and of the peers and the needs that its file names."""
+    named = list(vars(importlib.import_module(f"reproductions.sources.{name}")).values())
+    of_parts = [need for part in reproductions()[name].parts for need in part.needs]
+    of_peers = [need for peer in named if isinstance(peer, Peer) for need in peer.needs]
+    return [need for need in (*of_parts, *of_peers, *named) if isinstance(need, Need) and need.what != GPU]
+
+
 def test_every_file_registers_the_reproduction_of_its_name():
     files = {path.stem for path in Path(reproduction.__file__).with_name("sources").glob("*.py")} - {"__init__"}
     assert files == set(ALL)
+
+
+def test_make_peers_installs_the_packages_that_parts_need():
+    folder = ROOT / "benchmarks" / "peers"
+    lines = (folder / "requirements.txt").read_text().lower().splitlines()
+    installed = {re.split(r"[^a-z0-9-]", line)[0].removesuffix("-skinny") for line in lines if line[0] != "#"}
+    assert "pip install --quiet torch" in (folder / "setup.sh").read_text()
+    needs = [need for name in ALL for need in needs_of(name)]
+    assert len({need.what for need in needs}) > 8 and {need.remedy for need in needs} == {PEERS}
+    assert {need.what for need in needs} <= installed | {"torch"}
 
 
 @pytest.mark.parametrize("name", ALL)

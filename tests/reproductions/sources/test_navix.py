@@ -3,6 +3,7 @@
 import pytest
 
 from reproductions import beside
+from reproductions.reproduction import PEERS
 from reproductions.run import reproduce
 from reproductions.workspace import Workspace
 
@@ -60,5 +61,5 @@ def test_without_the_packages_shoal_is_measured_alone(tmp_path, in_process, monk
     monkeypatch.setattr(beside, "unmet", lambda needs, python: list(needs))
     found = measured(tmp_path, "batches", shoal=[2], navix=[1], envpool=[1], minigrid=[1])
     assert set(found["lines"]["rate"]) == {"shoal"} and set(found["numbers"]) == {"shoal.2", "shoal.best"}
-    assert found["notes"][0] == "NAVIX: not measured here: needs the package navix (make peers)."
+    assert found["notes"][0] == f"NAVIX: not measured here: needs the package navix ({PEERS})."
     assert len(found["notes"]) == 3
