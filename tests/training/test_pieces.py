@@ -98,6 +98,29 @@ def test_pieces_grow_until_they_take_ten_seconds(clock):
     assert made.next(900) == 900 and made.next(1100) == 550
 
 
+def test_pieces_stay_short_where_an_agent_begins_to_learn(clock):
+    made, pieces_of_run = Pieces(changes={1250}), []
+    done, last = 0, 6250
+    while done < last:
+        began, length = clock[0], made.next(last - done, done)
+        with made.timed(length):
+            clock[0] += sum(1e-5 if update < 1250 else 0.05 for update in range(done, done + length))
+        done += length
+        pieces_of_run.append((length, clock[0] - began))
+    assert [length for length, _ in pieces_of_run[:5]] == [1, 32, 1024, 193, 1]
+    assert max(seconds for _, seconds in pieces_of_run) < 11
+
+
+def test_a_run_has_a_piece_of_one_update_where_its_members_begin_to_learn(tmp_path, monkeypatch):
+    calls, advance = [], Population.advance
+    monkeypatch.setattr(Population, "advance", lambda self, *args: (calls.append(args), advance(self, *args))[1])
+    fields = {name: value for name, value in DQN.items() if name != "learning_starts"} | {"num_steps": 4}
+    sweep = {"learning_starts": [20.0, 44.0]}  # 8 steps an update: learning begins within updates 2 and 5
+    case = {**CASES["dqn"], "fields": fields, "sweep": sweep, "seeds": 1, "steps": 8 * 8, "records": 1}
+    shoal.train(folder=tmp_path / "run", preset=None, **SILENT, **{**OPTIONS, **case})
+    assert calls[:3] == [(0, 1), (1, 1), (2, 1)] and (5, 1) in calls, calls
+
+
 def test_a_request_to_stop_says_how_long_the_piece_will_take(clock):
     made = Pieces()
     assert made.until_saved() == ""  # nothing has begun

@@ -80,7 +80,7 @@ class Run:
         self._save_share, self._is_saved = save_share, True
         self._saved_at, self._save_seconds = -math.inf, 0.0  # of the newest checkpoint of this process
         self._evaluation_seconds = 0.0  # of the newest evaluation of this process
-        self._pieces = Pieces()
+        self._pieces = Pieces(plan.first_learning)
         self._seconds_before = 0.0  # from the start of the run to the checkpoint that it resumes from
         self._was_over = False  # whether the run was complete when the checkpoint that it resumes from was saved
         self.stop = StopRequest()  # the one that `train` listens to
@@ -276,7 +276,7 @@ class Run:
         started = time.perf_counter()
         is_divided = stop is not None and len(self.plan.waves) == 1
         while (done := self.state.updates) < last:
-            updates = self._pieces.next(last - done) if is_divided else last - done
+            updates = self._pieces.next(last - done, done) if is_divided else last - done
             with self._pieces.timed(updates, self._seconds_after(done + updates)):
                 self.population.advance(done, updates)
             self.state, self._is_saved = self.state.replace(updates=done + updates), False

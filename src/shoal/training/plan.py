@@ -144,6 +144,14 @@ class Plan:
         return np.asarray(agent.learns_from)
 
     @property
+    def first_learning(self) -> set[int]:
+        """The updates with the first gradient step of the earliest, and of the latest member that the run begins with.
+
+        Every further member makes an update at most as much slower as the earliest one did.
+        """
+        return {int(steps // self.agent.steps_per_update) for steps in (self.learns_from.min(), self.learns_from.max())}
+
+    @property
     def warning(self) -> str:
         """Warnings about members that will not learn, or have no score in some records; empty if there are none."""
         return f"{self._learning_warning}{self._scores_warning}"
