@@ -274,7 +274,7 @@ MISTAKES = {
     "a Gymnasium environment": (
         lambda: train("ppo", Gymnasium()),
         TypeError,
-        r'env is a Gymnasium environment. .* `shoal envs` lists them.* For this one, give "CartPole-v1"',
+        r'env is a Gymnasium environment. .* names: give its name, "gymnasium/CartPole-v1" .* compiled one: "CartPole-v1"',
     ),
     "a gymnax environment": (lambda: train("ppo", Gymnax()), TypeError, "env is a gymnax environment"),
     "the arguments the other way round": (
@@ -439,7 +439,7 @@ MISTAKES = {
     "evaluate in a Gymnasium environment": (
         lambda: shoal.evaluate(trained(), Gymnasium()),
         TypeError,
-        r"evaluate steps environments of shoal's own kind.* write the loop yourself, with action = policy\(obs",
+        r"evaluate takes environments of shoal's own kind, or names: give its name, \"gymnasium/CartPole-v1\" \(docs/",
     ),
     "rollout(n_steps=...)": (
         lambda: shoal.rollout(trained(), n_steps=5),

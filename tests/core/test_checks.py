@@ -319,8 +319,10 @@ def test_an_undecorated_class_is_asked_to_be_a_struct():
 
 
 def test_a_value_that_is_no_environment_is_refused():
-    with pytest.raises(CheckError, match="'CartPole-v1' is not an environment"):
+    with pytest.raises(CheckError, match=r"'CartPole-v1' is not an environment: give the value, shoal.make\('CartPole"):
         check_env("CartPole-v1")
+    with pytest.raises(CheckError, match="is not an environment: derive its class from shoal's Env"):
+        check_env(None)
 
 
 def test_an_error_inside_a_hook_is_the_cause_of_one_that_names_hook_and_line():

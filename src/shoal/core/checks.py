@@ -26,6 +26,7 @@ from shoal.core.checking import (
 )
 from shoal.core.env import Env, State
 from shoal.core.errors import CheckError
+from shoal.core.foreign import gymnasium_name
 from shoal.core.host_checks import check_host_env
 from shoal.core.host_env import HostEnv
 from shoal.core.keys import Key, make_key
@@ -72,7 +73,9 @@ def check_env(env: Any, key: Key | None = None, steps: int = 64) -> int:
 
 def _check_value(env: Any) -> None:
     if not isinstance(env, Env):
-        raise CheckError(f"{env!r} is not an environment: derive its class from shoal's Env.")
+        named = f"give the value, shoal.make({env!r})" if isinstance(env, str) else gymnasium_name(env)
+        instead = named or "derive its class from shoal's Env"
+        raise CheckError(f"{env!r} is not an environment: {instead}.")
     check_value(env)
     _check_untyped(env)
     for which in ("observation_space", "action_space"):

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 from shoal.core.aliases import instead_of
 from shoal.core.env import Env
 from shoal.core.errors import UnknownNameError, did_you_mean, unknown_fields, unknown_name
+from shoal.core.foreign import gymnasium_name
 from shoal.core.kinds import check_path
 from shoal.core.struct import Struct
 from shoal.core.user_code import in_short, line_of, line_raised, short_path
@@ -204,7 +205,8 @@ class Registry(Mapping[str, Entry]):
         if not isinstance(found, type) or self.has_structs and not dataclasses.is_dataclass(found):
             if isinstance(found, type) and issubclass(found, Struct):
                 raise ValueError(f"{line_of(found) or path}: write @struct above `class {attribute}`.")
-            raise ValueError(f"{is_none}: name a class{' that has @struct above it' * self.has_structs}.")
+            of_shoal = f"name a class{' that has @struct above it' * self.has_structs}"
+            raise ValueError(f"{is_none}: {gymnasium_name(found) or of_shoal}.")
         required = REQUIRED_METHODS.get(self.kind)
         if required and not hasattr(found, required):
             others = (_a(kind) for kind, method in REQUIRED_METHODS.items() if hasattr(found, method))

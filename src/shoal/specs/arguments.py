@@ -10,6 +10,7 @@ from shoal.core.agent import Agent
 from shoal.core.aliases import OTHER_ARGUMENTS, alias_of, meaning_of
 from shoal.core.env import Env
 from shoal.core.errors import did_you_mean
+from shoal.core.foreign import FOREIGN, gymnasium_name, library_of
 from shoal.core.process import check_process
 from shoal.core.registry import AGENTS, ENVS, Registry
 from shoal.core.struct import is_static_field
@@ -19,8 +20,6 @@ from shoal.tracking.events import Sink
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
-
-FOREIGN = {"gymnasium": "a Gymnasium", "gym": "a Gym", "gymnax": "a gymnax", "navix": "a NAVIX", "brax": "a Brax"}
 
 
 def explaining_arguments(
@@ -128,23 +127,24 @@ def _check_value(function: str, kind: str, value: Any, base: type, registry: Reg
     if value is None or isinstance(value, (str, base)):
         return
     an = "an agent" if kind == "agent" else "an environment"
+    if library := library_of(value):
+        theirs = getattr(getattr(value, "spec", None), "id", "")
+        same = f' Shoal has its own, compiled one: "{theirs}".' if kind == "env" and theirs in registry else ""
+        instead = "`shoal envs` lists them, and docs/write-your-own-environment.md shows how to write one"
+        if by_name := gymnasium_name(value) if kind == "env" else "":
+            instead = f"{by_name} (docs/gymnasium.md)"
+        elif not function.startswith("train"):
+            instead = "for other environments write the loop yourself, with action = policy(observation)"
+        raise TypeError(
+            f"{kind} is {FOREIGN[library]} environment. {function} takes environments of shoal's own kind, or "
+            f"names: {instead}.{same}"
+        )
     if isinstance(value, type):
         found = sorted(
             (entry for entry in registry.values() if entry.cls is value), key=lambda entry: len(entry.preset)
         )
         by_name = f'"{found[0].name}", with its preset where there is one, or ' if found else ""
         raise TypeError(f"{kind}={value.__name__} is a class, not {an}: give {by_name}a value, {value.__name__}().")
-    library = type(value).__module__.split(".")[0]
-    if library in FOREIGN:
-        theirs = getattr(getattr(value, "spec", None), "id", "")
-        same = f' For this one, give "{theirs}".' if kind == "env" and theirs and theirs in registry else ""
-        instead = "`shoal envs` lists them, and docs/write-your-own-environment.md shows how to write one"
-        if not function.startswith("train"):
-            instead = "for other environments write the loop yourself, with action = policy(observation)"
-        raise TypeError(
-            f"{kind} is {FOREIGN[library]} environment. {function} steps environments of shoal's own kind, which are "
-            f"compiled with the agent: {instead}.{same}"
-        )
     raise TypeError(
         f"{kind} is a value of {type(value).__name__}, not {an}: give a name (`shoal {kind}s` lists them) or a value "
         f"of a class that derives from shoal.{base.__name__}."
