@@ -180,7 +180,7 @@ def test_a_user_torso_gets_the_inputs_it_declares(name, declared, shape, dtype):
     own = Own(len(shape) == 3, **declared)
     agent, env = built(name, "picture", network=own)
     jax.eval_shape(agent.init, make_key(0), env)
-    joined = name in ("sac", "td3", "tqc") and shape == (40,)  # a critic's vector has the action beside it
+    joined = name in ("sac", "td3", "tqc", "fasttd3") and shape == (40,)  # a critic's vector has the action beside it
     assert {seen[1] for seen in own.seen} == {jnp.dtype(dtype)}
     assert {seen[0][-len(shape) :] for seen in own.seen} == {shape} | ({(41,)} if joined else set())
 
