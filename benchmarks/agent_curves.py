@@ -34,11 +34,6 @@ CLIFF = {"learning_rate": 0.5, "discount": 1.0, "epsilon_end": 0.1}  # those of 
 BANDIT = Recipe("BernoulliBandit-v0", preset="5-arms-10-pulls", steps=1_000_000, episodes=1000)
 MIXED = {"buffer_size": 50_000, "target_period": 10, "target_mix": 0.02, "learning_starts": 1_000}
 SMALL = {"policy_learning_rate": 1e-3, "batch_size": 128, "learning_starts": 1_000, "hidden": (64, 64)}
-FAST = {
-    **{"num_envs": 16, "train_frequency": 16, "batch_size": 512, "buffer_size": 50_000, "learning_starts": 1_000},
-    **{"learning_rate": 1e-3, "policy_learning_rate": 1e-3, "hidden": (64, 64), "discount": 0.97, "target_noise": 0.1},
-    **{"v_min": -400.0, "v_max": 0.0},
-}
 RECIPES = {
     "ppo": Recipe("CartPole-v1"),
     "a2c": Recipe("CartPole-v1"),
@@ -60,7 +55,7 @@ RECIPES = {
     "crossq": Recipe("Pendulum-v1", fields=SMALL, steps=20_000),
     "redq": Recipe("Pendulum-v1", fields={**SMALL, "learning_rate": 1e-3}, steps=5_000),
     "droq": Recipe("Pendulum-v1", fields={**SMALL, "learning_rate": 1e-3}, steps=5_000),
-    "fasttd3": Recipe("Pendulum-v1", fields=FAST, steps=40_000),
+    "fasttd3": Recipe("Pendulum-v1"),
     "tqc": Recipe("Pendulum-v1", fields=SMALL, steps=20_000),
 }
 
