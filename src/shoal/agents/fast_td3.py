@@ -33,13 +33,14 @@ class FastTD3(TD3):
     which must contain the returns that occur (C51, Bellemare et al. 2017); the target is the distribution of the critic
     whose mean is smaller, and the policy maximizes the smaller mean. Targets use the present policy, and every gradient
     step moves the target weights of the critics. The exploration noise differs between environments, from
-    `exploration_noise` to `least_noise`: some environments show what the policy does, others what else there is.
+    `exploration_noise` to `least_noise`: some environments show what else there is, others what the policy does.
+    Actions that are sampled after the training have the largest noise.
 
     Differences from the authors' code: policy and critics have the same `hidden`, where the code gives critics twice as
     many units; the noise of an environment stays the same, one of `num_envs` evenly spaced values, where the code draws
-    it anew for each episode; weights do not decay (0.1 in the code); observations are normalized only with
-    `normalize_observation=True`, as in the code, because images of categories cannot be; the buffer holds a million
-    samples, not 6.5 million; all arithmetic is in float32.
+    it anew for each episode; weights do not decay (0.1 in the code); observations, which the code normalizes,
+    are normalized with `normalize_observation=True`; the buffer holds a million samples, not 6.5 million; all
+    arithmetic is in float32.
     """
 
     batch_size: Number = hyper(32768.0, search=(1024, 32768, "log"), valid=(1, 1e6), cap="max_batch_size")
