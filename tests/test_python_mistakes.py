@@ -274,7 +274,7 @@ MISTAKES = {
     "a Gymnasium environment": (
         lambda: train("ppo", Gymnasium()),
         TypeError,
-        r'env is a Gymnasium environment. .* names: give its name, "gymnasium/CartPole-v1" .* compiled one: "CartPole-v1"',
+        r'env is a Gymnasium environment. .* give its name, "gymnasium/CartPole-v1" .* compiled one: "CartPole-v1"',
     ),
     "a gymnax environment": (lambda: train("ppo", Gymnax()), TypeError, "env is a gymnax environment"),
     "the arguments the other way round": (

@@ -3,7 +3,9 @@
 from .agents.bc import BC as BC
 from .agents.crossq import CrossQ as CrossQ
 from .agents.dqn import DQN as DQN
+from .agents.droq import DroQ as DroQ
 from .agents.es import ES as ES
+from .agents.fast_td3 import FastTD3 as FastTD3
 from .agents.learned_losses import LearnedDrift as LearnedDrift
 from .agents.learned_losses import LearnedValueLoss as LearnedValueLoss
 from .agents.ppo import PPO as PPO

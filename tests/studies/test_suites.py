@@ -150,14 +150,14 @@ def test_unknown_suites_are_refused(tmp_path):
 def test_environments_that_do_not_fit_are_listed_before_training(tmp_path):
     with pytest.raises(Unsuited) as error:
         shoal.train_suite("dqn", "classic", root=tmp_path)
-    said = "dqn cannot play 2 of 5 environments of classic (MountainCarContinuous-v0, Pendulum-v1): it"
+    said = "dqn cannot play 2 of 5 in classic (MountainCarContinuous-v0, Pendulum-v1): it"
     assert str(error.value).startswith(said)
     assert "needs Discrete actions" in str(error.value) and "Agents that can: a2c" in str(error.value)
     assert "--skip-unfit trains in the other 3." in str(error.value)
     planned = plan_suite("dqn", suite_of("classic"), skip_unfit=True)
     assert [task.label for task in planned.tasks] == ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"]
     assert [*planned.left_out] == ["MountainCarContinuous-v0", "Pendulum-v1"]
-    with pytest.raises(Unsuited, match="q-learning cannot play 1 of 1 environments of one .Pendulum-v1.: ") as error:
+    with pytest.raises(Unsuited, match="q-learning cannot play 1 of 1 in one .Pendulum-v1.: ") as error:
         plan_suite("q-learning", suite_of(write(tmp_path / "one.toml", 'envs = ["Pendulum-v1"]')), skip_unfit=True)
     assert "--skip-unfit" not in str(error.value)  # nothing would be left
 

@@ -15,7 +15,9 @@ from learners import VARIANTS
 from shoal.agents.bc import BC
 from shoal.agents.crossq import CrossQ
 from shoal.agents.dqn import DQN
+from shoal.agents.droq import DroQ
 from shoal.agents.es import ES
+from shoal.agents.fast_td3 import FastTD3
 from shoal.agents.ppo import PPO
 from shoal.agents.pqn import PQN
 from shoal.agents.sac import SAC
@@ -40,6 +42,8 @@ SMALL = {
     TD3: ("Pendulum-v1", REPLAY),
     CrossQ: ("Pendulum-v1", REPLAY),
     TQC: ("Pendulum-v1", REPLAY),
+    DroQ: ("Pendulum-v1", REPLAY),
+    FastTD3: ("Pendulum-v1", REPLAY),
     ES: ("CartPole-v1", {"population_size": 4, "episode_steps": 3}),
     BC: ("CartPole-v1", {"batch_size": 4, "num_batches": 2, "demonstrations": LESSON}),
     QTable: ("FrozenLake-v1", {}),

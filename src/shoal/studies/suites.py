@@ -307,6 +307,6 @@ def _task(level: Level, planned: list[Task], others: list[Task]) -> Task:
 def _unfit(agent: str | Agent, suite: Suite, unfit: dict[str, str], fitting: int) -> Unsuited:
     name = AGENTS[agent].name if isinstance(agent, str) else type(agent).__name__
     reason = next(iter(unfit.values())).partition(": ")[2].replace(f"that can play {next(iter(unfit))}:", "that can:")
-    words = f"{name} cannot play {len(unfit)} of {len(suite.levels)} environments of {suite.name}"
+    words = f"{name} cannot play {len(unfit)} of {len(suite.levels)} in {suite.name}"
     advice = f" --skip-unfit trains in the other {fitting}." if fitting else ""
     return Unsuited(f"{words} ({few(list(unfit))}): {reason}{advice}")
