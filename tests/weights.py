@@ -1,10 +1,12 @@
-"""Weights and observations for tests, sampled by NumPy, so that no program must be compiled for them."""
+"""Weights, observations and samples for tests, drawn by NumPy, so that no program must be compiled for them."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from shoal.agents.replay_agent import Observed
 from shoal.core.spaces import Dict, Discrete, MultiDiscrete, Tuple
+from shoal.ops.replay import Transitions
 
 
 def random_weights(shapes, deviation=0.3, seed=0):
@@ -33,3 +35,14 @@ def random_values(space, axes=(), seed=0):
     if np.issubdtype(dtype, np.floating):
         return jnp.asarray(random.uniform(low, high, shape).astype(dtype))
     return jnp.asarray(random.integers(np.asarray(low, int), np.asarray(high, int), shape, endpoint=True).astype(dtype))
+
+
+def random_batch(size=16, seed=0):
+    """Samples of Pendulum as a replay buffer gives them, three in ten of which end an episode."""
+    random = np.random.default_rng(seed)
+    obs, after = random.normal(size=(2, size, 3)).astype(np.float32)
+    action = random.uniform(-2, 2, (size, 1)).astype(np.float32)
+    reward = random.normal(size=size).astype(np.float32)
+    bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
+    arrays = [jnp.asarray(x) for x in (action, reward, bootstrap)]
+    return Transitions(Observed(jnp.asarray(obs), None), *arrays, Observed(jnp.asarray(after), None))

@@ -13,8 +13,7 @@ from shoal.core.keys import make_key
 from shoal.core.registry import AGENTS, make
 from shoal.core.struct import to_arrays
 from shoal.nn.distributions import sample_noise
-from shoal.ops.replay import Transitions
-from weights import random_weights
+from weights import random_batch, random_weights
 
 # How it learns the probes of the contract within seconds.
 QUICK = {
@@ -50,16 +49,6 @@ def bound(env="Pendulum-v1", **fields):
     return to_arrays(FastTD3(**{**sizes, "v_min": LOW, "v_max": HIGH, "atoms": ATOMS, **fields}).bind(env)), to_arrays(
         env
     )
-
-
-def random_batch(size=16, seed=0):
-    random = np.random.default_rng(seed)
-    obs, after = random.normal(size=(2, size, 3)).astype(np.float32)
-    action = random.uniform(-2, 2, (size, 1)).astype(np.float32)
-    reward = random.normal(size=size).astype(np.float32)
-    bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
-    arrays = [jnp.asarray(x) for x in (action, reward, bootstrap)]
-    return Transitions(Observed(jnp.asarray(obs), None), *arrays, Observed(jnp.asarray(after), None))
 
 
 def untrained_learner(agent):

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from environments import TracedHorizon
-from shoal.agents.replay_agent import Observed
 from shoal.agents.td3 import TD3, TD3Policy
 from shoal.core.errors import Unsuited
 from shoal.core.keys import make_key
@@ -16,8 +15,7 @@ from shoal.core.spaces import Box
 from shoal.core.struct import static, struct, to_arrays
 from shoal.envs.probes import ContinuousAction
 from shoal.nn.distributions import sample_noise
-from shoal.ops.replay import Transitions
-from weights import random_weights
+from weights import random_batch, random_weights
 
 # How the family learns the probes of the contract within seconds.
 QUICK = {
@@ -65,16 +63,6 @@ def bound(env="Pendulum-v1", name="td3", **fields):
     env = make(env) if isinstance(env, str) else env
     agent = AGENTS[name].build(**{"hidden": (8,), "buffer_size": 200, "batch_size": 16, **fields}).bind(env)
     return to_arrays(agent), to_arrays(env)
-
-
-def random_batch(size=16, seed=0):
-    random = np.random.default_rng(seed)
-    obs, after = random.normal(size=(2, size, 3)).astype(np.float32)
-    action = random.uniform(-2, 2, (size, 1)).astype(np.float32)
-    reward = random.normal(size=size).astype(np.float32)
-    bootstrap = np.where(random.random(size) < 0.3, 0, 0.99).astype(np.float32)
-    arrays = [jnp.asarray(x) for x in (action, reward, bootstrap)]
-    return Transitions(Observed(jnp.asarray(obs), None), *arrays, Observed(jnp.asarray(after), None))
 
 
 def untrained_learner(agent):
